@@ -26,7 +26,7 @@ use clap::Parser;
 use examples::nodes::{NodeOptions, Nodes};
 use examples::postgres::{MISSING, Server};
 use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
-use lars_durable::inspection::ParkedQuery;
+use lars_durable::query::{self, Query};
 use lars_durable::{Durable, Payload};
 use lars_jobs::backoff::BackoffPolicy;
 use mini_actor::{ActorSystem, Context};
@@ -248,7 +248,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     };
     drop(nodes);
     let accounts = account(options.orders, &directory);
-    let parked = timers.parked(ParkedQuery::new()).wait()?.timers.len();
+    let parked = timers.list(&Query::new().states([query::State::Parked])).wait()?.timers.len();
     drop(shop);
     let _ = std::fs::remove_dir_all(&directory);
     println!(

@@ -7,7 +7,7 @@
 //! - In a transaction of your own: in a file `submit_in_file`, `cancel_in_file` and
 //!   `complete_in_file` (feature `sqlite`), in PostgreSQL [`Fired`]'s `complete_in` (feature
 //!   `postgres`); their errors are `TransactionError`.
-//! - To look inside: [`Durable::inspect`], [`Timers::parked`]; what they show is in [`inspection`].
+//! - To look inside: [`Durable::inspect`], [`Timers::get`]; what they show is in [`inspection`].
 //!   From outside, without being a node: `Observer` (features `sqlite`, `postgres`).
 //! - Many timers at once, by what they have in common: [`query`].
 //! - Actors by name: `actors` (feature `actors`).

@@ -250,14 +250,6 @@ pub(crate) enum Write {
         handler: Arc<str>,
         paused: bool,
     },
-    /// A page of what was parked, by identity: of one handler or of all. At most `scan` timers are
-    /// looked at.
-    Parked {
-        after: TimerId,
-        handler: Option<Arc<str>>,
-        limit: usize,
-        scan: usize,
-    },
     RetryParked {
         id: TimerId,
     },
@@ -427,9 +419,7 @@ pub(crate) enum Written {
         handler: Arc<str>,
     },
     Listed(Vec<Listed>),
-    /// A page, and behind which identity the next one begins, if there is one.
-    Page(Vec<Listed>, Option<TimerId>),
-    /// And of runs.
+    /// A page of runs, and behind which place the next one begins, if there is one.
     Runs(Vec<Ran>, Option<RunPlace>),
     Applied,
     /// What was parked waits again.

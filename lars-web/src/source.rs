@@ -1,7 +1,7 @@
 //! Where a group of durable timers is looked at, and changed: by a node of this program, or from
 //! outside.
 
-use lars_durable::inspection::{Inspection, ParkedQuery, RunInfo, RunsQuery};
+use lars_durable::inspection::{Inspection, RunInfo, RunsQuery};
 use lars_durable::query::{Found, Listing, Query, Step};
 use lars_durable::{Builder, Durable, Error, Observer, Timers};
 
@@ -111,8 +111,7 @@ impl Reads for Live {
         if let Some(timer) = self.0.get(id).wait()? {
             return Ok(Some(Found::Timer(timer)));
         }
-        let page = self.0.parked(at(id)).wait()?;
-        Ok(page.timers.into_iter().find(|it| it.timer.id == id).map(Found::Parked))
+        Ok(self.0.get_parked(id).wait()?.map(Found::Parked))
     }
 
     fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble> {
@@ -123,11 +122,6 @@ impl Reads for Live {
 /// As many runs as a page shows.
 fn last(id: u64) -> RunsQuery {
     RunsQuery::new().timer(id).limit(20)
-}
-
-/// What was given up with this identity, or with the next one that there is.
-fn at(id: u64) -> ParkedQuery {
-    ParkedQuery::new().after(id.saturating_sub(1)).limit(1)
 }
 
 struct Outside(Arc<dyn Fn() -> Builder + Send + Sync>);
@@ -192,8 +186,7 @@ impl Reads for Looks {
             if let Some(timer) = observer.get(id)? {
                 return Ok(Some(Found::Timer(timer)));
             }
-            let page = observer.parked(at(id))?;
-            Ok(page.timers.into_iter().find(|it| it.timer.id == id).map(Found::Parked))
+            Ok(observer.get_parked(id)?.map(Found::Parked))
         })
     }
 

@@ -497,8 +497,8 @@ impl Builder {
     }
 
     /// Is called on the executor for each run that this node has given up, once that is recorded:
-    /// to tell people. If the process dies just then, nobody is called, so ask
-    /// [`Timers::parked`] as well; that lists all of them.
+    /// to tell people. If the process dies just then, nobody is called, so look through
+    /// [`Timers::list`] as well, which shows all that are parked.
     pub fn on_parked(mut self, tell: impl Fn(&ParkedRun) + Send + Sync + 'static) -> Self {
         self.on_parked = Some(Arc::new(move |parked| tell(&ParkedRun::of(parked))));
         self

@@ -5,7 +5,8 @@
 //! - One timer: [`Timers::get`](crate::Timers::get), from outside `Observer::get`.
 //! - Runs that are over, if they are [remembered](crate::Builder::history):
 //!   [`Timers::runs`](crate::Timers::runs).
-//! - Timers that were given up: [`Timers::parked`](crate::Timers::parked), and
+//! - Timers that were given up: one by [`Timers::get_parked`](crate::Timers::get_parked), all by
+//!   [`Timers::list`](crate::Timers::list), and as it happens by
 //!   [`Builder::on_parked`](crate::Builder::on_parked).
 
 mod runs;
@@ -16,7 +17,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 pub use self::runs::{RunInfo, RunsPage, RunsQuery};
-pub use self::timers::{Parked, ParkedPage, ParkedQuery, ParkedRun, TimerInfo};
+pub use self::timers::{Parked, ParkedRun, TimerInfo};
 pub use crate::model::RunOutcome;
 use crate::model::{Counted, Look, LookedHandler, LookedNode};
 use crate::runtime::Report;

@@ -2,7 +2,7 @@
 
 use std::{fmt, mem, thread};
 
-use super::inspection::{Inspection, ParkedPage, ParkedQuery, RunsPage, RunsQuery, TimerInfo};
+use super::inspection::{Inspection, Parked, RunsPage, RunsQuery, TimerInfo};
 use super::query::{Listing, Query, Step};
 use super::which::Which;
 use crate::error::Error;
@@ -59,13 +59,15 @@ impl Observer {
         self.answer(&Write::Get { which }).map(TimerInfo::of_written)
     }
 
-    /// A page of what was given up; see [`Timers::parked`](crate::Timers::parked).
+    /// The timer with this identity, if it was given up; see
+    /// [`Timers::get_parked`](crate::Timers::get_parked).
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`].
-    pub fn parked(&mut self, query: ParkedQuery) -> Result<ParkedPage, Error> {
-        self.answer(&query.into_write()).map(ParkedPage::of)
+    pub fn get_parked(&mut self, id: u64) -> Result<Option<Parked>, Error> {
+        let written = self.answer(&Parked::get(id))?;
+        Ok(Parked::of_written(written, id))
     }
 
     /// A page of runs that are over; see [`Timers::runs`](crate::Timers::runs).

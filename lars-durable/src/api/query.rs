@@ -314,12 +314,10 @@ impl Query {
             handler: self.handler.clone(),
             prefix: self.prefix.clone(),
             tag: self.tag.clone(),
-            states,
             due: (from, before),
             failed_with: self.failed_with.clone(),
             after: self.after.clone().map(|place| place.0),
-            limit: self.limit,
-            scan: MAX_SCAN,
+            ..Select::of(states, self.limit, MAX_SCAN)
         }))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::answers::Cancel;
-use super::inspection::{Inspection, ParkedPage, ParkedQuery, RunsPage, RunsQuery, TimerInfo};
+use super::inspection::{Inspection, Parked, RunsPage, RunsQuery, TimerInfo};
 use super::which::Which;
 use crate::engine::Answer;
 use crate::error::Error;
@@ -201,36 +201,24 @@ impl Timers {
         self.write(Write::Pause { handler: handler.into(), paused }, |_| ())
     }
 
-    /// A page of the parked timers, in the order of their identities.
+    /// The timer with this identity, if it was given up. [`list`](Self::list) shows all that were.
     ///
     /// # Examples
     ///
-    /// All of a handler run again, once the reason is gone:
-    ///
     /// ```
-    /// use lars_durable::inspection::ParkedQuery;
-    /// use lars_durable::{Error, Timers};
-    ///
-    /// fn retry_all(timers: &Timers, handler: &str) -> Result<u64, Error> {
-    ///     let (mut query, mut retried) = (ParkedQuery::new().handler(handler), 0);
-    ///     loop {
-    ///         let page = timers.parked(query.clone()).wait()?;
-    ///         for parked in &page.timers {
-    ///             retried += u64::from(timers.retry_parked(parked.timer.id).wait()?);
-    ///         }
-    ///         match page.next {
-    ///             Some(next) => query = query.after(next),
-    ///             None => return Ok(retried),
-    ///         }
-    ///     }
-    /// }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let durable = lars_durable::Durable::in_memory().start()?;
-    /// # assert_eq!(retry_all(&durable.timers(), "invoice")?, 0);
+    /// use lars_durable::Durable;
+    /// use lars_durable::query::{Query, State};
+    ///
+    /// let durable = Durable::in_memory().start()?;
+    /// let timers = durable.timers();
+    /// let page = timers.list(&Query::new().states([State::Parked]).handler("invoice")).wait()?;
+    /// assert!(page.timers.is_empty()); // nothing was given up
+    /// assert_eq!(timers.get_parked(17).wait()?, None);
     /// # Ok(()) }
     /// ```
-    pub fn parked(&self, query: ParkedQuery) -> Submitted<ParkedPage> {
-        self.write(query.into_write(), ParkedPage::of)
+    pub fn get_parked(&self, id: u64) -> Submitted<Option<Parked>> {
+        self.write(Parked::get(id), move |written| Parked::of_written(written, id))
     }
 
     /// A page of runs that are over, the last one first, if nodes

@@ -354,7 +354,6 @@ impl Node {
             | Written::Running { .. }
             | Written::NotFound
             | Written::Listed(_)
-            | Written::Page(..)
             | Written::Runs(..)
             | Written::Applied => {}
             // The finish of its run finds no row.

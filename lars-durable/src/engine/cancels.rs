@@ -36,7 +36,6 @@ impl Node {
             | Write::Reset { .. }
             | Write::Get { .. }
             | Write::Pause { .. }
-            | Write::Parked { .. }
             | Write::Runs { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }

@@ -173,6 +173,21 @@ pub(crate) enum Way {
 }
 
 impl Select {
+    /// All in these states, from the first one on.
+    pub(crate) fn of(states: States, limit: usize, scan: usize) -> Self {
+        Self {
+            handler: None,
+            prefix: None,
+            tag: None,
+            states,
+            due: (Timestamp::MIN, Timestamp::NEVER),
+            failed_with: None,
+            after: None,
+            limit,
+            scan,
+        }
+    }
+
     /// Where this step begins; `None` if there is nothing to look at.
     pub(crate) fn way(&self) -> Option<Way> {
         let timers = !self.states.without(States::PARKED).is_empty();
@@ -260,18 +275,7 @@ mod tests {
     use super::*;
 
     fn end_of(prefix: &str) -> String {
-        let select = Select {
-            handler: None,
-            prefix: Some(prefix.into()),
-            tag: None,
-            states: States::ALL,
-            due: (Timestamp::MIN, Timestamp::NEVER),
-            failed_with: None,
-            after: None,
-            limit: 1,
-            scan: 1,
-        };
-        select.end_of_keys()
+        Select { prefix: Some(prefix.into()), ..Select::of(States::ALL, 1, 1) }.end_of_keys()
     }
 
     #[test]

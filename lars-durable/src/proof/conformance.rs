@@ -9,12 +9,13 @@ mod sequences;
 mod verbs;
 
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, Old, OnConflict, Ran, Row,
-    RunsSelect, Start, Then, TimerId, When, Which,
+    Act, BucketNo, Cursor, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, Old,
+    OnConflict, Ran, Row, RunsSelect, Select, Start, States, Then, TimerId, When, Which,
 };
 use crate::store::{How, Tenure, Terms};
 use crate::store::{
-    Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
+    Keep, MemoryStore, Placed, Reply, Request, Selected, SqliteStore, Store, Synchronous, Write,
+    Written,
 };
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Timestamp};
@@ -175,8 +176,24 @@ impl Bench {
 
     /// A page of what is parked.
     fn parked(&mut self, after: TimerId, limit: usize) -> (Vec<Listed>, Option<TimerId>) {
-        match self.write(Write::Parked { after, handler: None, limit, scan: 1_000 }) {
-            Written::Page(page, next) => (page, next),
+        self.parked_of(None, after, limit, 1_000)
+    }
+
+    /// The same of one handler, looking at `scan` of them at most.
+    fn parked_of(
+        &mut self,
+        handler: Option<&str>,
+        after: TimerId,
+        limit: usize,
+        scan: usize,
+    ) -> (Vec<Listed>, Option<TimerId>) {
+        let (handler, after) = (handler.map(Into::into), Some(Cursor::Parked(after)));
+        let select = Select { handler, after, ..Select::of(States::PARKED, limit, scan) };
+        match self.write(Write::Select { select: Arc::new(select), act: Act::List }) {
+            Written::Selected(Selected { listed, next: None, .. }) => (listed, None),
+            Written::Selected(Selected { listed, next: Some(Cursor::Parked(id)), .. }) => {
+                (listed, Some(id))
+            }
             other => panic!("{other:?}"),
         }
     }

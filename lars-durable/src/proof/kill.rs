@@ -28,7 +28,7 @@ use super::history::{self, Answer, End, Event, Kind, Summary, Tag};
 use super::in_short;
 use super::tempdir::Directory;
 use crate::failpoint::DIE;
-use crate::inspection::ParkedQuery;
+use crate::query::{Found, Query, State};
 use crate::schedule::{Accepted, Cancel, Placement};
 use crate::time::Timestamp;
 use crate::{Durable, Error, Fired, Handler, OnConflict, Outcome, Payload, Timers};
@@ -435,12 +435,12 @@ pub(super) fn cancel_series(timers: &Timers, log: &Log) {
 
 /// `planned` says what a parked run was planned for.
 pub(super) fn note_parked(timers: &Timers, log: &Log, planned: impl Fn(u64) -> i64) {
-    let mut query = Some(ParkedQuery::new());
+    let mut query = Some(Query::new().states([State::Parked]));
     while let Some(asked) = query.take() {
-        let page = timers.parked(asked.clone()).wait().unwrap();
+        let page = timers.list(&asked).wait().unwrap();
         query = page.next.map(|next| asked.after(next));
         // A message to an actor has no tag.
-        for timer in page.timers.into_iter().map(|parked| parked.timer) {
+        for timer in page.timers.iter().map(Found::timer) {
             if let Ok(tag) = serde_json::from_str(&timer.payload) {
                 log.note(Event::Left { tag, parked: true, planned: Some(planned(timer.id)) });
             }

@@ -16,8 +16,8 @@ use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{
-    CancelReason, Fence, MissedTick, NewTimer, OnConflict, Series, TimerId, When, Which,
-    cron_series,
+    Act, CancelReason, Fence, MissedTick, NewTimer, OnConflict, Select, Series, States, TimerId,
+    When, Which, cron_series,
 };
 use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
@@ -251,11 +251,11 @@ impl Bench {
     }
 
     fn parked(&mut self) -> Vec<(String, String)> {
-        let write =
-            Request::Write(Write::Parked { after: 0, handler: None, limit: 100, scan: 100 });
+        let select = Arc::new(Select::of(States::PARKED, 100, 100));
+        let write = Request::Write(Write::Select { select, act: Act::List });
         let reply = self.store.transact(&[write]).unwrap().replies.pop();
-        let Some(Reply::Written(Written::Page(timers, _))) = reply else { panic!() };
-        timers.into_iter().map(|it| (it.payload, it.parked.unwrap().0)).collect()
+        let Some(Reply::Written(Written::Selected(found))) = reply else { panic!() };
+        found.listed.into_iter().map(|it| (it.payload, it.parked.unwrap().0)).collect()
     }
 
     fn texts(&self) -> Vec<&str> {

@@ -314,9 +314,7 @@ fn changes_something(requests: &[Request]) -> bool {
 fn writes(request: &Request) -> bool {
     match request {
         Request::Write(Write::Select { act, .. }) => act.changes(),
-        Request::Write(write) => {
-            !matches!(write, Write::Get { .. } | Write::Parked { .. } | Write::Runs { .. })
-        }
+        Request::Write(write) => !matches!(write, Write::Get { .. } | Write::Runs { .. }),
         // With a write that follows.
         Request::Batch { .. } => false,
         Request::Keep(_) | Request::Load { .. } | Request::Read { .. } => false,

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lars_durable::{Builder, Durable, Error, Fired, Payload, Refused};
+use lars_durable::inspection::Parked;
+use lars_durable::query::{Found, Query, State};
+use lars_durable::{Builder, Durable, Error, Fired, Payload, Refused, Timers};
 use serde::{Deserialize, Serialize};
 
 /// Long enough for any machine, and only waited for in a test that fails.
@@ -36,6 +38,16 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// What was given up, as far as a page shows it.
+pub(crate) fn parked(timers: &Timers) -> Vec<Parked> {
+    let page = timers.list(&Query::new().states([State::Parked]).limit(1_000)).wait().unwrap();
+    let found = page.timers.into_iter().map(|found| match found {
+        Found::Parked(parked) => parked,
+        Found::Timer(timer) => panic!("{timer:?}"),
+    });
+    found.collect()
 }
 
 /// Runs `test` on a node of each kind.

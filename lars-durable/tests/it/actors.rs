@@ -4,9 +4,9 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use crate::common;
 use lars_base::backoff::BackoffPolicy;
 use lars_durable::actors::{DurableActor, DurableContext, Envelope, Hosted, Kind};
-use lars_durable::inspection::ParkedQuery;
 use lars_durable::test_kit::Store;
 use lars_durable::{Builder, Durable, Error, OnConflict, Payload, Refused};
 use mini_actor::supervision::SupervisionStrategy;
@@ -327,7 +327,7 @@ fn a_message_that_always_panics_is_parked_after_its_attempts() {
     tell(&node, "order/17", Event::Panic(100));
     bench.kit.advance(MINUTE);
     assert_eq!(bench.notes_of("panic?").len(), 3);
-    let parked = node.timers().parked(ParkedQuery::new()).wait().unwrap().timers;
+    let parked = common::parked(&node.timers());
     assert_eq!(parked.len(), 1);
     assert_eq!(parked[0].reason, "attempt 3 failed: the actor panicked");
 }

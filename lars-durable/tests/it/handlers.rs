@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Directory, LONG, Note, note, telling};
 use futures::StreamExt;
 use lars_base::backoff::BackoffPolicy;
-use lars_durable::inspection::{Parked, ParkedQuery};
+use lars_durable::inspection::Parked;
 use lars_durable::{Durable, Fired, Handler, Outcome, Payload, Timers, UpgradeError};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ fn quick() -> BackoffPolicy {
 /// Waits until a timer is parked, and says why.
 fn parked(timers: &Timers) -> Parked {
     loop {
-        if let Some(parked) = timers.parked(ParkedQuery::new()).wait().unwrap().timers.pop() {
+        if let Some(parked) = common::parked(timers).pop() {
             return parked;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -360,7 +360,7 @@ fn what_can_never_be_read_is_parked_by_a_handler_that_runs_at_most_once_and_not_
         assert!(run.reason.contains("cannot be read") && run.reason.contains(words), "{run:?}");
         assert!(!run.series_goes_on, "{run:?}");
     }
-    let parked = durable.timers().parked(ParkedQuery::new()).wait().unwrap().timers;
+    let parked = common::parked(&durable.timers());
     assert_eq!(parked.len(), 4);
     assert!(parked.iter().any(|it| it.timer.payload == r#"{"oder":17}"#), "{parked:?}");
     durable.close().unwrap();

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake};
 use std::time::{Duration, SystemTime};
 
-use lars_durable::inspection::ParkedQuery;
 use lars_durable::{Durable, Fired, Handler, Outcome};
 use rusqlite::Connection;
 
@@ -119,7 +118,7 @@ fn what_only_reads_is_answered_while_another_connection_holds_the_file() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     for _ in 0..20 {
         until(&|| timers.get("k").wait().is_ok());
-        until(&|| timers.parked(ParkedQuery::new()).wait().is_ok());
+        until(&|| timers.get_parked(1).wait().is_ok());
         assert_eq!(durable.inspect().wait().unwrap().handler("note").unwrap().pending.value, 1);
     }
     assert!(timers.cancel("k").wait().is_err(), "it is held");

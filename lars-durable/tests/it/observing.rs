@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Directory, LONG, Note, note};
-use lars_durable::inspection::ParkedQuery;
 use lars_durable::query::{Query, State};
 use lars_durable::{Durable, Error, Fired, Handler, Outcome, Refused, StartError};
 
@@ -74,8 +73,14 @@ fn an_observer_of_a_file_answers_as_its_node_does() {
         assert_eq!(observer.list(&query).unwrap(), timers.list(&query).wait().unwrap());
         assert_eq!(observer.count(&query).unwrap(), timers.count(&query).wait().unwrap());
     }
-    let page = timers.parked(ParkedQuery::new()).wait().unwrap();
-    assert_eq!((observer.parked(ParkedQuery::new()).unwrap(), page.timers.len()), (page, 1));
+    let [parked] = &common::parked(&timers)[..] else { panic!("one was given up") };
+    let id = parked.timer.id;
+    assert_eq!(timers.get_parked(id).wait().unwrap().as_ref(), Some(parked));
+    assert_eq!(observer.get_parked(id).unwrap().as_ref(), Some(parked));
+    for other in [0, id - 1, id + 1, u64::MAX] {
+        assert_eq!(timers.get_parked(other).wait().unwrap(), None);
+        assert_eq!(observer.get_parked(other).unwrap(), None);
+    }
     let found = observer.get("order/1").unwrap().unwrap();
     assert_eq!(Some(&found), timers.get("order/1").wait().unwrap().as_ref());
     assert_eq!(observer.get(found.id).unwrap().as_ref(), Some(&found));

@@ -6,7 +6,6 @@ use crate::common;
 use std::time::Duration;
 
 use common::{Directory, LONG, Note, note, telling};
-use lars_durable::inspection::ParkedQuery;
 use lars_durable::schedule::Placement;
 use lars_durable::{Durable, Error, Fired, OnConflict, StartError};
 use rusqlite::Connection;
@@ -93,7 +92,7 @@ fn is_upgraded(since: &str) {
     let timers = durable.timers();
     let series = timers.get("series").wait().unwrap().unwrap();
     assert_eq!((series.id, series.runs, series.times), (3, 41, None));
-    let parked = timers.parked(ParkedQuery::new()).wait().unwrap().timers;
+    let parked = common::parked(&timers);
     assert_eq!((parked.len(), parked[0].timer.id), (1, 5));
     let hour = Duration::from_secs(3_600);
     for key in ["used", "series"] {

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Directory, Note, note};
-use lars_durable::inspection::ParkedQuery;
+use crate::common::{self, Directory, Note, note};
 use lars_durable::test_kit::Store;
 use lars_durable::{Durable, Fired, Outcome, StartError, Timers};
 use lars_scheduler::LightArrayRevolverScheduler;
@@ -17,9 +16,7 @@ fn park(_: &Fired<Note>) -> Outcome {
 
 /// The payloads of those that are parked, in the order of their identities.
 fn parked(timers: &Timers) -> Vec<String> {
-    let page = timers.parked(ParkedQuery::new().limit(1_000)).wait().unwrap();
-    assert_eq!(page.next, None);
-    page.timers.into_iter().map(|parked| parked.timer.payload).collect()
+    common::parked(timers).into_iter().map(|parked| parked.timer.payload).collect()
 }
 
 #[test]

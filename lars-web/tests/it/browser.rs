@@ -40,8 +40,7 @@ pub(crate) fn schedule(durable: &Durable, key: &str, delay: Duration, text: &str
 /// Schedules one that is given up, and waits until it is.
 pub(crate) fn park(durable: &Durable, key: &str, why: &str) -> u64 {
     let id = schedule(durable, key, Duration::ZERO, why);
-    let parked = || durable.timers().parked(Default::default()).wait().unwrap();
-    while !parked().timers.iter().any(|it| it.timer.id == id) {
+    while durable.timers().get_parked(id).wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
     id

@@ -3,16 +3,10 @@
 use std::time::SystemTime;
 
 use crate::engine;
-use crate::model::{End, Listed, Series, words};
+use crate::model::{Act, Cursor, End, Listed, Select, Series, States, words};
 use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
-
-/// The longest page of parked timers.
-const MAX_PAGE: usize = 1_000;
-
-/// How many timers are searched for a page of parked ones.
-const MAX_SCAN: usize = 10_000;
 
 /// A timer that waits or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,76 +96,6 @@ impl ParkedRun {
     }
 }
 
-/// Which parked timers to show. By default the first 100, of all handlers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "it asks nothing by itself"]
-pub struct ParkedQuery {
-    after: u64,
-    handler: Option<Arc<str>>,
-    limit: usize,
-}
-
-/// A page of parked timers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParkedPage {
-    /// In the order of their identities.
-    pub timers: Vec<Parked>,
-    /// Where the next page begins, for [`ParkedQuery::after`]; `None` if this was the last. At most
-    /// 10,000 timers are searched for a page. So a page of one handler may be short, or empty,
-    /// without being the last.
-    pub next: Option<u64>,
-}
-
-impl Default for ParkedQuery {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ParkedQuery {
-    /// The first 100, of all handlers.
-    pub fn new() -> Self {
-        Self { after: 0, handler: None, limit: 100 }
-    }
-
-    /// Those of this handler only.
-    pub fn handler(mut self, name: &str) -> Self {
-        self.handler = Some(name.into());
-        self
-    }
-
-    /// Those after this identity, or after a page: [`ParkedPage::next`].
-    pub fn after(mut self, place: u64) -> Self {
-        self.after = place;
-        self
-    }
-
-    /// How many timers a page has at most: from 1 to 1,000. Other values count as the nearest of
-    /// these.
-    pub fn limit(mut self, timers: usize) -> Self {
-        self.limit = timers.clamp(1, MAX_PAGE);
-        self
-    }
-
-    /// What the store is asked for.
-    pub(in crate::api) fn into_write(self) -> Write {
-        let after = i64::try_from(self.after).unwrap_or(i64::MAX);
-        Write::Parked { after, handler: self.handler, limit: self.limit, scan: MAX_SCAN }
-    }
-}
-
-impl ParkedPage {
-    pub(in crate::api) fn of(written: Written) -> Self {
-        let (timers, next) = match written {
-            Written::Page(timers, next) => (timers, next),
-            _ => (Vec::new(), None),
-        };
-        let timers = timers.into_iter().filter_map(Parked::of).collect();
-        Self { timers, next: next.map(i64::unsigned_abs) }
-    }
-}
-
 impl TimerInfo {
     /// The one that was asked for, if it is there.
     pub(in crate::api) fn of_written(written: Written) -> Option<Self> {
@@ -205,6 +129,21 @@ impl TimerInfo {
 }
 
 impl Parked {
+    /// What asks for the one with this identity, or for the next one that there is.
+    pub(in crate::api) fn get(id: u64) -> Write {
+        let before = i64::try_from(id).unwrap_or(i64::MAX).saturating_sub(1);
+        let after = Some(Cursor::Parked(before));
+        let select = Select { after, ..Select::of(States::PARKED, 1, 1) };
+        Write::Select { select: Arc::new(select), act: Act::List }
+    }
+
+    /// The answer to that, if it has this identity.
+    pub(in crate::api) fn of_written(written: Written, id: u64) -> Option<Self> {
+        let Written::Selected(selected) = written else { return None };
+        let found = selected.listed.into_iter().find_map(Self::of);
+        found.filter(|parked| parked.timer.id == id)
+    }
+
     pub(in crate::api) fn of(mut listed: Listed) -> Option<Self> {
         let (reason, since) = listed.parked.take()?;
         let deaths = listed.deaths;

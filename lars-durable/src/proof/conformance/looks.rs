@@ -113,13 +113,8 @@ fn a_page_of_one_handler_looks_at_no_more_than_it_may_and_says_where_to_go_on() 
             bench.finish(ids[number], fence, Then::Park { reason: "reason".into() });
         }
         let mut page = |after, limit, scan| {
-            let handler = Some("rare".into());
-            match bench.write(Write::Parked { after, handler, limit, scan }) {
-                Written::Page(page, next) => {
-                    (page.iter().map(|timer| timer.id).collect::<Vec<_>>(), next)
-                }
-                other => panic!("{other:?}"),
-            }
+            let (page, next) = bench.parked_of(Some("rare"), after, limit, scan);
+            (page.iter().map(|timer| timer.id).collect::<Vec<_>>(), next)
         };
         assert_eq!(page(0, 10, 3), (vec![], Some(ids[2])));
         assert_eq!(page(ids[2], 10, 3), (vec![ids[4]], Some(ids[5])));
@@ -170,7 +165,8 @@ fn a_batch_that_only_shows_timers_of_a_file_writes_nothing_into_its_log() {
     let length = || std::fs::metadata(&log).unwrap().len();
     let batch = |token| Request::Batch { writer: 1, token, history: None };
     let shown = || Request::Write(Write::Get { which: "key".into() });
-    let page = Write::Parked { after: 0, handler: None, limit: 10, scan: 10 };
+    let select = Arc::new(Select::of(States::ALL, 10, 10));
+    let page = Write::Select { select, act: Act::List };
     let before = length();
     store.transact(&[batch(1), shown(), Request::Write(page)]).unwrap();
     assert_eq!(length(), before);

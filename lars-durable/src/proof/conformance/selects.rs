@@ -3,22 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::model::{Act, Cursor, Select, States};
-use crate::store::Selected;
 
 /// All there are.
 fn all() -> Select {
-    Select {
-        handler: None,
-        prefix: None,
-        tag: None,
-        states: States::ALL,
-        due: (Timestamp::MIN, Timestamp::NEVER),
-        failed_with: None,
-        after: None,
-        limit: 1_000,
-        scan: 5_000,
-    }
+    Select::of(States::ALL, 1_000, 5_000)
 }
 
 fn step(bench: &mut Bench, select: &Select, act: Act) -> Selected {

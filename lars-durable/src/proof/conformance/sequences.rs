@@ -2,7 +2,7 @@
 
 use super::super::assert_same;
 use super::*;
-use crate::model::{Act, Cursor, End, Select, Series, States};
+use crate::model::{End, Series};
 
 #[test]
 fn a_store_answers_every_sequence_of_requests_as_the_reference_does() {
@@ -70,12 +70,7 @@ impl Sequence {
             6 => Request::Write(Write::Cancel { which: self.which(key, id) }),
             7 => Request::Write(Write::Reset { which: self.which(key, id), when: self.when() }),
             8 => Request::Write(Write::Get { which: self.which(key, id) }),
-            9 if self.rng.bool() => self.select(),
-            9 => {
-                let (handler, scan) =
-                    ((id % 2 == 0).then(|| "handler".into()), self.rng.usize(1..9));
-                Request::Write(Write::Parked { after: id, handler, limit: 3, scan })
-            }
+            9 => self.select(),
             10 if self.rng.bool() => Request::Write(Write::RetryParked { id }),
             10 => Request::Write(Write::DiscardParked { id }),
             11..=14 => self.start(epoch),

@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::node::{Tagged, node, settle};
 use super::server::{PATIENCE, server};
 use crate::error::TransactionError;
-use crate::inspection::ParkedQuery;
-use crate::query::Query;
+use crate::query::{Query, State};
 use crate::{CancelReason, Durable, Fired, Outcome, Refused, Timers};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -62,9 +61,9 @@ fn sql_lets_what_is_parked_run_again_or_discards_it() {
     let (client, timers) = (database.client(), durable.timers());
     let answer = |sql: &str| client.text(&format!("SELECT lars.{sql}")).unwrap();
     let parked = || loop {
-        let page = timers.parked(ParkedQuery::new()).wait().unwrap();
+        let page = timers.list(&Query::new().states([State::Parked])).wait().unwrap();
         if let [one] = &page.timers[..] {
-            return one.timer.id;
+            return one.timer().id;
         }
     };
     let make = || timers.schedule_once(Duration::ZERO, Tagged(1)).key("key").submit();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::node::SHORT_LEASE;
 use super::server::{Database, PATIENCE, durable, server};
-use crate::inspection::{Inspection, ParkedQuery};
-use crate::query::Query;
+use crate::inspection::Inspection;
+use crate::query::{Query, State};
 use crate::{Durable, Fired, Handler, Outcome, Payload, StartError};
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -74,8 +74,12 @@ fn an_observer_answers_as_a_node_does_and_the_server_lets_it_write_nothing() {
         assert_eq!(observer.list(&query).unwrap(), timers.list(&query).wait().unwrap());
         assert_eq!(observer.count(&query).unwrap(), timers.count(&query).wait().unwrap());
     }
-    let page = timers.parked(ParkedQuery::new()).wait().unwrap();
-    assert_eq!((observer.parked(ParkedQuery::new()).unwrap(), page.timers.len()), (page, 1));
+    let page = timers.list(&Query::new().states([State::Parked])).wait().unwrap();
+    let id = page.timers[0].timer().id;
+    let parked = timers.get_parked(id).wait().unwrap();
+    assert!(page.timers.len() == 1 && parked.is_some(), "{page:?}");
+    assert_eq!(observer.get_parked(id).unwrap(), parked);
+    assert_eq!(observer.get_parked(id - 1).unwrap(), None);
     let found = observer.get("order/1").unwrap().unwrap();
     assert_eq!(Some(&found), timers.get("order/1").wait().unwrap().as_ref());
     assert_eq!(observer.get(found.id).unwrap().as_ref(), Some(&found));

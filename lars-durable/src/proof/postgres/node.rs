@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::server::{Database, PATIENCE, durable, server};
-use crate::inspection::ParkedQuery;
+use crate::query::{Found, Query, State};
 use crate::schedule::Cancel;
 use crate::{Builder, Durable, Error, Fired, Handler, Outcome, Payload, Timers};
 
@@ -523,8 +523,9 @@ fn a_message_with_a_nul_byte_stops_nothing() {
         assert!(Instant::now() < end, "{:?}", durable.metrics());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let parked = timers.parked(ParkedQuery::new()).wait().unwrap().timers;
-    assert_eq!(parked[0].reason, "a NUL \u{fffd} byte");
+    let page = timers.list(&Query::new().states([State::Parked])).wait().unwrap();
+    let [Found::Parked(parked)] = &page.timers[..] else { panic!("{page:?}") };
+    assert_eq!(parked.reason, "a NUL \u{fffd} byte");
     drop(durable);
 }
 

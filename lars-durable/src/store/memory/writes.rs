@@ -40,9 +40,6 @@ impl Tables {
                 }
                 Written::Applied
             }
-            Write::Parked { after, handler, limit, scan } => {
-                self.page(*after, handler.as_ref(), *limit, *scan)
-            }
             Write::Runs { select } => self.runs(select),
             Write::RetryParked { id } => self.retry_parked(*id, now),
             Write::DiscardParked { id } => self.discard_parked(*id),
@@ -58,27 +55,6 @@ impl Tables {
     /// Whether nobody else has owned the bucket since.
     pub(super) fn is_held_in(&self, Tenure { bucket, epoch }: Tenure) -> bool {
         self.buckets[usize::from(bucket)].1 == epoch
-    }
-
-    fn page(
-        &self,
-        after: TimerId,
-        handler: Option<&Arc<str>>,
-        limit: usize,
-        scan: usize,
-    ) -> Written {
-        let mut range = self.parked.range(after.saturating_add(1)..);
-        let (mut page, mut last) = (Vec::new(), None);
-        for (id, (timer, reason, at)) in range.by_ref().take(scan) {
-            last = Some(*id);
-            if handler.is_none_or(|handler| *handler == timer.handler) {
-                page.push(timer.listed(*id, Some((reason.clone(), *at))));
-            }
-            if page.len() >= limit {
-                break;
-            }
-        }
-        Written::Page(page, last.filter(|_| range.next().is_some()))
     }
 
     fn schedule(&mut self, timers: &[NewTimer], now: Timestamp) -> Written {

@@ -93,7 +93,6 @@ impl<'a> Changes<'a> {
             | Write::Reset { .. }
             | Write::Get { .. }
             | Write::Pause { .. }
-            | Write::Parked { .. }
             | Write::Runs { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }

@@ -4,51 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio_postgres::Row;
 
-use super::rows::{self, bucket};
+use super::rows::bucket;
 use super::transaction::{Result, Transaction};
-use super::values::text;
-use crate::model::{Kept, Listed, TimerId};
+use crate::model::{Kept, TimerId};
 use crate::store::{How, Placed, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
-
-/// What is looked at is bounded, and not only what is found.
-const PAGE: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, false, reason, parked_at, run, tag, false
-       FROM (SELECT * FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2
-              ORDER BY id LIMIT $3) AS first
-      WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";
-
-const LAST_LOOKED_AT: &str = "SELECT max(id) FROM (SELECT id FROM lars.parked
-      WHERE grp = $1 COLLATE \"POSIX\" AND id > $2 ORDER BY id LIMIT $3) AS first";
-
-const MORE: &str = "SELECT 1 FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2 LIMIT 1";
-
-impl Transaction<'_> {
-    /// See `Write::Parked`.
-    pub(super) async fn page(
-        &self,
-        after: TimerId,
-        handler: Option<&str>,
-        limit: usize,
-        scan: usize,
-    ) -> Result<Written> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let (most, looked_at, handler) = (number(limit), number(scan), handler.map(text));
-        let handler = handler.as_deref();
-        let found = self.query(PAGE, &[&self.group, &after, &looked_at, &handler, &most]).await?;
-        let page: Vec<Listed> = found.iter().map(rows::listed).collect();
-        let last = match page.last().filter(|_| page.len() >= limit) {
-            Some(last) => Some(last.id),
-            None => self.query(LAST_LOOKED_AT, &[&self.group, &after, &looked_at]).await?[0].get(0),
-        };
-        let next = match last {
-            Some(last) if self.query(MORE, &[&self.group, &last]).await?.is_empty() => None,
-            last => last,
-        };
-        Ok(Written::Page(page, next))
-    }
-}
 
 /// The series that a parked run is of has the key.
 const LOCK_PARKED: &str = "SELECT id, CASE WHEN origin IS NULL THEN key END, bucket, handler

@@ -37,9 +37,6 @@ impl Transaction<'_> {
             }
             Write::Get { which } => self.get(which).await,
             Write::Pause { handler, paused } => self.pause(handler, *paused).await,
-            Write::Parked { after, handler, limit, scan } => {
-                self.page(*after, handler.as_deref(), *limit, *scan).await
-            }
             Write::Runs { select } => self.runs(select).await,
             Write::Select { act, .. } if act.changes() && self.repeats => Ok(Written::Unsure),
             Write::RetryParked { id } => Ok(self.retry_parked(&[*id]).await?.remove(0)),
@@ -101,7 +98,6 @@ impl<'a> Keys<'a> {
                 | Write::Reset { .. }
                 | Write::Get { .. }
                 | Write::Pause { .. }
-                | Write::Parked { .. }
                 | Write::Runs { .. }
                 | Write::RetryParked { .. }
                 | Write::DiscardParked { .. }

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use rusqlite::{CachedStatement, OptionalExtension, Result, Row, ToSql, params};
 
 use super::BUCKET;
-use super::rows::{self, listed_columns, listed_parked_columns};
+use super::rows::{self, listed_columns};
 use super::verbs::Verbs;
-use crate::model::{Change, Listed, NewTimer, OnConflict, There, TimerId, Which};
+use crate::model::{Change, NewTimer, OnConflict, There, TimerId, Which};
 use crate::store::{How, Placed, Tenure, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -50,9 +50,6 @@ impl Verbs<'_> {
             Write::Reset { which, when } => self.reset(which, when.by(self.now)),
             Write::Get { which } => self.get(which),
             Write::Pause { handler, paused } => self.pause(handler, *paused),
-            Write::Parked { after, handler, limit, scan } => {
-                self.page(*after, handler.as_deref(), *limit, *scan)
-            }
             Write::Runs { select } => self.runs(select),
             Write::RetryParked { id } => self.retry_parked(*id),
             Write::DiscardParked { id } => self.discard_parked(*id),
@@ -84,48 +81,6 @@ impl Verbs<'_> {
     fn pause(&self, handler: &str, paused: bool) -> Result<Written> {
         self.execute(if paused { PAUSE } else { RESUME }, params![self.group, handler])?;
         Ok(Written::Applied)
-    }
-}
-
-/// What is looked at is bounded, and not only what is found.
-const PAGE: &str = concat!(
-    "SELECT ",
-    listed_parked_columns!(),
-    " FROM (SELECT * FROM lars_parked WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
-      WHERE ?4 IS NULL OR handler = ?4 ORDER BY id LIMIT ?5",
-);
-
-const LAST_LOOKED_AT: &str = "SELECT max(id) FROM (SELECT id FROM lars_parked
-      WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)";
-
-const MORE: &str = "SELECT 1 FROM lars_parked WHERE grp = ?1 AND id > ?2 LIMIT 1";
-
-impl Verbs<'_> {
-    /// See [`Write::Parked`].
-    fn page(
-        &self,
-        after: TimerId,
-        handler: Option<&str>,
-        limit: usize,
-        scan: usize,
-    ) -> Result<Written> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let parameters = params![self.group, after, number(scan), handler, number(limit)];
-        let mut statement = self.prepare(PAGE)?;
-        let page: Vec<Listed> =
-            statement.query_map(parameters, rows::listed)?.collect::<Result<_>>()?;
-        let last = match page.last().filter(|_| page.len() >= limit) {
-            Some(last) => Some(last.id),
-            None => {
-                let parameters = params![self.group, after, number(scan)];
-                self.prepare(LAST_LOOKED_AT)?.query_row(parameters, |row| row.get(0))?
-            }
-        };
-        let next = match last {
-            Some(last) if self.prepare(MORE)?.exists(params![self.group, last])? => Some(last),
-            _ => None,
-        };
-        Ok(Written::Page(page, next))
     }
 }
 
