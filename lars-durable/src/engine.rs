@@ -39,6 +39,7 @@ mod window;
 mod calls;
 mod failures;
 mod quarantine;
+mod ready;
 mod runs;
 
 mod cancels;
@@ -67,7 +68,7 @@ use crate::error::Error;
 #[cfg(test)]
 use crate::model::NodeId;
 use crate::model::{BucketNo, CancelReason, Fence, Ran, Row, TimerId};
-use crate::store::{Committed, Request, StoreError};
+use crate::store::{Committed, Letters, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -119,6 +120,8 @@ pub(crate) struct Parked {
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Node {
     settings: NodeSettings,
+    /// Handlers with recipients.
+    letters: Letters,
     rng: fastrand::Rng,
     clock: ClockEstimate,
     lease: Lease,
@@ -168,11 +171,13 @@ pub(crate) struct HandlerCounts {
 
 impl Node {
     pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
+        let letters = settings.handlers.iter().filter(|handler| handler.recipient.is_some());
         Self {
+            letters: letters.map(|handler| Arc::clone(&handler.name)).collect(),
             lease: Lease::new(&mut rng, settings.terms(), now),
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
-            runs: Runs::new(settings.handlers.len()),
+            runs: Runs::new(&settings.handlers),
             runner: Runner::new(),
             tenants: tenants::Tenants::default(),
             looked_at: TimerId::MIN,

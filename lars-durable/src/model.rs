@@ -3,6 +3,7 @@
 mod glance;
 mod history;
 mod inspection;
+mod recipient;
 mod series;
 #[cfg(any(test, feature = "actors"))]
 pub(crate) mod tenancy;
@@ -16,11 +17,13 @@ pub(crate) use self::history::{Old, Ran, RunPlace, RunsSelect};
 pub(crate) use self::inspection::{Counted, Look, LookedHandler, LookedNode, MAX_NODES};
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
+pub(crate) use self::recipient::Recipient;
 pub(crate) use self::select::{Act, Candidate, Cursor, Select, States, Way};
 pub(crate) use self::series::{End, MissedTick, Next, Series, cron as cron_series, words};
 pub use self::timer::{CancelReason, OnConflict};
 pub(crate) use self::timer::{
-    Change, Finish, Finished, Kept, Listed, Loaded, NewTimer, Row, Start, Then, There, When, Which,
+    Change, Finish, Finished, Kept, LETTER, Listed, Loaded, NewTimer, Row, Start, Then, There,
+    When, Which,
 };
 
 /// The identity of a timer in the store: unique, never used again.

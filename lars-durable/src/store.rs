@@ -164,6 +164,9 @@ impl StoreError {
     }
 }
 
+/// Handlers whose timers are asked for with the beginnings of their payloads, by name.
+pub(crate) type Letters = Arc<[Arc<str>]>;
+
 /// What can be asked of a store.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
@@ -180,9 +183,15 @@ pub(crate) enum Request {
     Ids { count: i64 },
     /// Timers of a bucket that are due from behind `after` up to `until`, in the order of (due,
     /// id).
-    Load { bucket: BucketNo, after: (Timestamp, TimerId), until: Timestamp, limit: usize },
+    Load {
+        bucket: BucketNo,
+        after: (Timestamp, TimerId),
+        until: Timestamp,
+        limit: usize,
+        letters: Letters,
+    },
     /// Those of these timers that exist, by identity.
-    Read { ids: Vec<TimerId> },
+    Read { ids: Vec<TimerId>, letters: Letters },
     /// Records that runs begin. A timer is started if its bucket is the node's own in the epoch of
     /// the fence, its deadline is at most `lead` away, and nobody of this epoch has started it, but
     /// for this very fence: repeating the request gives the same answer and counts no second

@@ -304,6 +304,7 @@ impl Node {
         self.tell_of_call(&call.write, &written);
         if let (Written::Scheduled(placed), Write::Schedule(timers)) = (&written, &call.write) {
             for (placed, new) in placed.iter().zip(&**timers) {
+                self.placed(now, placed, Some(&new.payload));
                 if let How::Updated { .. } = placed.how {
                     self.runs.follow(placed.id, new.series.as_deref());
                 }
@@ -328,25 +329,22 @@ impl Node {
     /// What is in memory follows what was written.
     fn take_effect(&mut self, now: Mono, written: &Written) {
         match written {
-            Written::Scheduled(placed) => {
-                for placed in placed {
-                    self.placed(now, placed);
-                }
-            }
             Written::Selected(selected) => {
                 for written in &selected.each {
                     self.take_effect(now, written);
                 }
             }
-            Written::Placed(placed) => self.placed(now, placed),
+            Written::Placed(placed) => self.placed(now, placed, None),
             Written::Prevented { id, due } => {
                 self.counts.cancelled += 1;
                 self.window.remove((*due, *id));
                 self.runs.forget((*due, *id));
             }
             Written::Reset { id, bucket, was_due, due, handler } => {
-                self.moved(now, *bucket, (*was_due, *due, *id), handler);
+                self.moved(now, *bucket, (*was_due, *due, *id), (handler, None));
             }
+            // With what was asked for.
+            Written::Scheduled(_) => {}
             Written::Held
             | Written::KeyTaken(_)
             | Written::Unsure
@@ -362,16 +360,18 @@ impl Node {
     }
 
     /// A timer was made; one that was kept is another call's.
-    fn placed(&mut self, now: Mono, placed: &Placed) {
+    fn placed(&mut self, now: Mono, placed: &Placed, letter: Option<&str>) {
         let Placed { id, bucket, due, handler, how } = placed;
         match how {
             // There is none.
             _ if *id == 0 => {}
             How::Kept => {}
-            How::Updated { was_due } => self.moved(now, *bucket, (*was_due, *due, *id), handler),
+            How::Updated { was_due } => {
+                self.moved(now, *bucket, (*was_due, *due, *id), (handler, letter));
+            }
             How::New | How::Replaced { .. } => {
                 self.counts.scheduled += 1;
-                self.arrived(now, *bucket, (*due, *id), handler);
+                self.arrived(now, *bucket, (*due, *id), (handler, letter));
             }
         }
     }
@@ -382,18 +382,31 @@ impl Node {
         now: Mono,
         bucket: BucketNo,
         (was_due, due, id): (Timestamp, Timestamp, TimerId),
-        handler: &Arc<str>,
+        whose: (&Arc<str>, Option<&str>),
     ) {
         if due < was_due {
             self.window.remove((was_due, id));
             self.runs.forget((was_due, id));
-            self.arrived(now, bucket, (due, id), handler);
+            self.arrived(now, bucket, (due, id), whose);
         }
     }
 
-    /// A timer has a new place: near means that its owner has to know.
-    fn arrived(&mut self, now: Mono, bucket: BucketNo, key: Key, handler: &Arc<str>) {
-        self.near(bucket, key, handler);
+    /// A timer of this handler, with this payload, has a new place: near means that its owner has
+    /// to know.
+    fn arrived(
+        &mut self,
+        now: Mono,
+        bucket: BucketNo,
+        key: Key,
+        (handler, letter): (&Arc<str>, Option<&str>),
+    ) {
+        let resident = self.resident(bucket, handler, letter);
+        if letter.is_none() && self.has_recipients(resident) {
+            // Whose it is says its row.
+            self.runner.announce(self.window.reaches(bucket, key).then_some(key.1));
+        } else {
+            self.near(key, resident);
+        }
         if self.is_foreign_and_near(bucket, key.0, now) {
             self.out.push(Output::Notify(vec![(bucket, key.1)]));
         }

@@ -157,8 +157,7 @@ impl Node {
         }
         for (id, due) in moved {
             if let Some(run) = self.runs.end(id) {
-                let handler = Arc::clone(self.window.name(run.resident));
-                self.near(run.resident.bucket, (due, id), &handler);
+                self.near((due, id), run.resident);
             }
         }
         for Start { id, .. } in starts {
@@ -465,8 +464,7 @@ impl Node {
                 if run.acknowledged {
                     self.count_retried(run.handler, &finish.then);
                 }
-                let handler = Arc::clone(self.window.name(run.resident));
-                self.near(run.resident.bucket, (due, id), &handler);
+                self.near((due, id), run.resident);
                 if let Then::ParkRun { .. } = finish.then {
                     self.parked(run, finish.then, true);
                 }

@@ -15,8 +15,8 @@
 //!   for PROBATION    PROBATION at most     PROBATION at most
 //! ```
 //!
-//! A handler whose timers start in their order, such as a kind of actors, starts none that comes
-//! after one which waits here, in the same bucket.
+//! Where a handler is one for many recipients, such as a kind of actors, none starts that comes
+//! after one of the same recipient which waits here.
 //!
 //! A death is recorded when a timer starts once more. Who has run for [`PROBATION`] is no longer
 //! waited for: a long run that is innocent must not keep the others.
@@ -152,7 +152,7 @@ impl Quarantine {
         since.map(|since| since + PROBATION).filter(|at| *at > now).min().unwrap_or(Mono::NEVER)
     }
 
-    /// The first that waits of each handler in each bucket.
+    /// The first that waits of each handler and recipient in each bucket.
     pub(super) fn first_of_each(&self) -> BTreeMap<Resident, Key> {
         let mut first = BTreeMap::new();
         for (key, resident) in

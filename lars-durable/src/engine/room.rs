@@ -10,12 +10,18 @@
 //!   ([`window`](super::window)).
 //! - *Places.* A quarter of them is kept free for handlers that have fewer runs than their part of
 //!   that quarter.
+//! - *Places of recipients.* Where a handler is one for many recipients, which have their timers
+//!   one at a time, a quarter of what is kept for it is free for recipients with fewer than [`FEW`]
+//!   runs: a long line takes the other places, and stops no short one.
 
 use super::Node;
 use super::window::{Key, Resident};
 
 /// Which part of the places is kept for those that have few runs.
 const KEPT_FREE: usize = 4;
+
+/// So many runs of a recipient are few: one that it has in hand, and one that is started meanwhile.
+const FEW: usize = 2;
 
 impl Node {
     /// How many more timers fit into memory.
@@ -85,12 +91,34 @@ impl Node {
     /// ramps up, that is less than its own limit. A ramp says how fast places are filled, not whose
     /// they are: what is kept is kept of the node's limit, and given beyond the ramp.
     pub(super) fn has_place(&self, place: usize, limit: usize) -> bool {
-        let (active, busy) = (self.runs.active(), self.runs.busy(place));
+        self.has_place_beside(place, limit, 0)
+    }
+
+    /// Whether this timer's recipient may have one more run, if its handler has a place: it has
+    /// few, or leaves enough free for others that have.
+    pub(super) fn has_place_in_line(&self, resident: Resident, limit: usize) -> bool {
+        if self.runs.busy_with(resident) < FEW {
+            return true;
+        }
+        let place = self.window.place(resident);
+        let kept = (self.kept_for(place, limit) / KEPT_FREE).max(1);
+        self.has_place_beside(place, limit, kept)
+    }
+
+    /// Whether the handler in this place may have one more run, and so many beside.
+    fn has_place_beside(&self, place: usize, limit: usize, beside: usize) -> bool {
+        let (active, busy) = (self.runs.active() + beside, self.runs.busy(place) + beside);
         let all = self.settings.max_in_flight;
         if busy >= self.settings.handlers[place].concurrency || active >= all {
             return false;
         }
         busy < self.kept_for(place, limit) || active < limit && active + self.kept_free(limit) < all
+    }
+
+    /// Whether timers of this one's handler have recipients.
+    pub(super) fn has_recipients(&self, resident: Resident) -> bool {
+        let handler = self.settings.handlers.get(usize::from(resident.name));
+        handler.is_some_and(|handler| handler.recipient.is_some())
     }
 
     /// How many places are kept for handlers that have fewer runs than that.

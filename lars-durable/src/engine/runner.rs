@@ -17,7 +17,9 @@ use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
 use crate::model::{BucketNo, Finish, Kept, NodeId, Old, Ran, Row, Start, TimerId, Which};
-use crate::store::{Committed, Reply, Request, StoreError, Tenure, Write, mismatched, paired};
+use crate::store::{
+    Committed, Letters, Reply, Request, StoreError, Tenure, Write, mismatched, paired,
+};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -127,7 +129,8 @@ impl Asked {
         }
     }
 
-    fn request(&self) -> Request {
+    /// Of the handlers in `letters`, timers come with the beginnings of their payloads.
+    fn request(&self, letters: &Letters) -> Request {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
             Self::EndSeries(id) => Request::Write(Write::EndSeries { id: *id }),
@@ -147,14 +150,16 @@ impl Asked {
             Self::Start { node, lead, starts } => {
                 Request::Start { node: *node, lead: *lead, starts: starts.clone() }
             }
-            Self::Read(ids) | Self::Look(ids) => Request::Read { ids: ids.clone() },
+            Self::Read(ids) => Request::Read { ids: ids.clone(), letters: Arc::clone(letters) },
+            Self::Look(ids) => Request::Read { ids: ids.clone(), letters: Letters::default() },
             Self::Forget => Request::Forget,
             Self::Record(runs) => Request::Record(runs.clone()),
             Self::Prune(old, kept) => {
                 Request::Prune { old: *old, kept: *kept, limit: pruned_at_once(*old).0 }
             }
-            Self::Load(LoadOrder { bucket, after, until, limit, .. }) => {
-                Request::Load { bucket: *bucket, after: *after, until: *until, limit: *limit }
+            Self::Load(order) => {
+                let LoadOrder { bucket, after, until, limit, .. } = *order;
+                Request::Load { bucket, after, until, limit, letters: Arc::clone(letters) }
             }
         }
     }
@@ -276,7 +281,7 @@ impl Node {
             self.gather(now);
         }
         if !self.runner.sent.is_empty() {
-            let requests = self.runner.sent.iter().map(Asked::request).collect();
+            let requests = self.runner.sent.iter().map(|it| it.request(&self.letters)).collect();
             self.runner.lane.sent(now);
             self.out.push(Output::Send { lane: Lane::Runner, requests });
         }
@@ -417,7 +422,7 @@ impl Node {
                 starts.push(start);
             }
         }
-        let in_order = |place: usize| self.settings.handlers[place].in_order;
+        let in_order = |place: usize| self.settings.handlers[place].recipient.is_some();
         let behind = self.runs.held_up(in_order);
         while starts.len() < places {
             let Some((key, resident)) = self.next_ready(limit, &behind) else { break };
@@ -442,7 +447,7 @@ impl Node {
     }
 
     /// The first of those that wait for a handler that has a place and is not paused, and nothing
-    /// else.
+    /// else: of a recipient that has a place as well, and not behind what is in quarantine.
     fn next_ready(
         &mut self,
         limit: usize,
@@ -450,7 +455,11 @@ impl Node {
     ) -> Option<(Key, Resident)> {
         let paused = |place: usize| self.lease.is_paused(&self.settings.handlers[place].name);
         let open = |place| !paused(place) && self.has_place(place, limit);
-        let (key, place) = self.runs.first_ready(open, behind)?;
+        let goes = |key: Key, resident: Resident| {
+            behind.get(&resident).is_none_or(|first| key < *first)
+                && self.has_place_in_line(resident, limit)
+        };
+        let (key, place) = self.runs.first_ready(open, goes)?;
         self.runs.take_ready(key, place)
     }
 
@@ -530,8 +539,11 @@ impl Node {
                 self.settled(now, &finish, &written);
             }
             (Asked::PutOff(timers, residents), Reply::PutOff(dues)) => {
-                for ((timer, resident), due) in timers.into_iter().zip(residents).zip(dues) {
-                    self.was_put_off(timer, resident, due);
+                for (((id, _), resident), due) in timers.into_iter().zip(residents).zip(dues) {
+                    // Unless another took it.
+                    if let Some(due) = due {
+                        self.near((due, id), resident);
+                    }
                 }
             }
             (Asked::Park { .. }, Reply::Parked(rows)) => self.unhandled(rows),
@@ -541,7 +553,7 @@ impl Node {
             }
             (Asked::Read(ids), Reply::Loaded(rows)) => {
                 self.look_at_runs(&ids, &rows);
-                for row in rows {
+                for row in &rows {
                     self.announced(row);
                 }
             }
@@ -552,19 +564,6 @@ impl Node {
                 self.pruned(now, flight.sent, old, count);
             }
             (asked, reply) => mismatched(&asked, &reply),
-        }
-    }
-
-    /// This timer, which this node cannot run, waits until `due`, unless another took it.
-    fn was_put_off(
-        &mut self,
-        (id, tenure): (TimerId, Tenure),
-        resident: Resident,
-        due: Option<Timestamp>,
-    ) {
-        if let Some(due) = due {
-            let handler = Arc::clone(self.window.name(resident));
-            self.near(tenure.bucket, (due, id), &handler);
         }
     }
 }

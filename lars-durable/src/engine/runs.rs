@@ -21,33 +21,33 @@
 //! The runner starts what is here (`runner`), and what is started is launched and ended by
 //! `launches`. Neither looks at a field.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::quarantine::{Quarantine, Released};
+use super::ready::Ready;
+use super::settings::HandlerSettings;
 use super::window::{Key, Resident};
-use crate::model::{BucketNo, CancelReason, Fence, Finish, Row, Start, Then, TimerId};
+use crate::model::{BucketNo, CancelReason, Fence, Finish, Recipient, Row, Start, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono};
 
 /// How long after a failed try the finish of a row that somebody holds is tried again.
 const HELD: Micros = Micros::MILLISECOND.times(500);
 
-/// Among how many of a handler's timers one is looked for that nothing in quarantine holds up.
-const HELD_UP: usize = 1_000;
-
 /// See the module's documentation.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Runs {
-    /// Waiting for a place: by handler, in the order of (due, id).
-    ready: Vec<BTreeMap<Key, Resident>>,
+    /// Waiting for a place: by handler.
+    ready: Vec<Ready>,
     /// Due, and without a handler on this node.
     unknown: BTreeMap<Key, Resident>,
     quarantine: Quarantine,
     /// From the request to start until the finish is recorded.
     runs: BTreeMap<TimerId, Run>,
-    /// How many of them each handler has that are not finishing.
-    busy: Vec<usize>,
+    /// How many of them are not finishing.
+    busy: Busy,
     /// To be sent, in this order.
     finishes: VecDeque<Finish>,
     /// Series to be ended, whose rows had gone on when the handler said so.
@@ -55,6 +55,35 @@ pub(super) struct Runs {
     /// Finishes that came too late, nobody knows why: the rows tell.
     unsettled: Vec<Finish>,
     held: HeldFinishes,
+}
+
+/// How many runs count against a limit.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct Busy {
+    /// Of each handler.
+    handlers: Vec<usize>,
+    /// Of each recipient.
+    lines: BTreeMap<Resident, usize>,
+}
+
+impl Busy {
+    fn take(&mut self, resident: Resident) {
+        self.handlers[usize::from(resident.name)] += 1;
+        if resident.recipient != Recipient::default() {
+            *self.lines.entry(resident).or_default() += 1;
+        }
+    }
+
+    fn free(&mut self, resident: Resident) {
+        self.handlers[usize::from(resident.name)] -= 1;
+        if let Entry::Occupied(mut line) = self.lines.entry(resident) {
+            *line.get_mut() -= 1;
+            if *line.get() == 0 {
+                line.remove();
+            }
+        }
+    }
 }
 
 /// Finishes of rows that a transaction holds which may take long, such as one of a user.
@@ -109,13 +138,14 @@ pub(super) enum Stage {
 }
 
 impl Runs {
-    pub(super) fn new(handlers: usize) -> Self {
+    pub(super) fn new(handlers: &[HandlerSettings]) -> Self {
+        let lines = handlers.iter().map(|handler| handler.recipient.is_some());
         Self {
-            ready: vec![BTreeMap::new(); handlers],
+            ready: lines.map(Ready::new).collect(),
             unknown: BTreeMap::new(),
-            quarantine: Quarantine::new(handlers),
+            quarantine: Quarantine::new(handlers.len()),
             runs: BTreeMap::new(),
-            busy: vec![0; handlers],
+            busy: Busy { handlers: vec![0; handlers.len()], lines: BTreeMap::new() },
             finishes: VecDeque::new(),
             ends: Vec::new(),
             unsettled: Vec::new(),
@@ -153,7 +183,7 @@ impl Runs {
     /// A timer has left the window.
     pub(super) fn due(&mut self, key: Key, resident: Resident) {
         match self.ready.get_mut(usize::from(resident.name)) {
-            Some(ready) => drop(ready.insert(key, resident)),
+            Some(ready) => ready.insert(key, resident),
             None => drop(self.unknown.insert(key, resident)),
         }
     }
@@ -166,7 +196,7 @@ impl Runs {
     /// Whether it waits here under this very time.
     pub(super) fn is_due(&self, key: Key, resident: Resident) -> bool {
         match self.ready.get(usize::from(resident.name)) {
-            Some(ready) => ready.contains_key(&key),
+            Some(ready) => ready.contains(key),
             None => self.unknown.contains_key(&key),
         }
     }
@@ -174,60 +204,54 @@ impl Runs {
     /// Forgets a timer that was cancelled or moved before it started.
     pub(super) fn forget(&mut self, key: Key) {
         for ready in &mut self.ready {
-            ready.remove(&key);
+            ready.remove(key);
         }
     }
 
     /// How many wait for a place.
     pub(super) fn ready(&self) -> usize {
-        self.ready.iter().map(BTreeMap::len).sum()
+        self.ready.iter().map(Ready::len).sum()
     }
 
     /// How many of them are of this handler.
     pub(super) fn ready_of(&self, place: usize) -> usize {
-        self.ready.get(place).map_or(0, BTreeMap::len)
+        self.ready.get(place).map_or(0, Ready::len)
     }
 
     /// The last one of this handler that waits.
     pub(super) fn last_ready(&self, place: usize) -> Option<Key> {
-        self.ready.get(place)?.keys().next_back().copied()
+        self.ready.get(place)?.last()
     }
 
     /// Takes that one.
     pub(super) fn pop_last_ready(&mut self, place: usize) -> Option<(Key, Resident)> {
-        self.ready.get_mut(place)?.pop_last()
+        let last = self.last_ready(place)?;
+        self.take_ready(last, place)
     }
 
     /// How many timers of this handler are here and not resident, but for those whose finish is on
     /// its way; in the place behind the handlers, of those that have none.
     pub(super) fn len_of(&self, place: usize) -> usize {
-        self.ready.get(place).map_or(self.unknown.len(), |ready| ready.len() + self.busy[place])
+        self.ready.get(place).map_or(self.unknown.len(), |ready| ready.len() + self.busy(place))
     }
 
-    /// The first of those that wait for a handler which is `open`, but for those that `behind`
-    /// holds up: of a handler and a bucket there, what comes after this key.
+    /// The first of those that wait for a handler which is `open`, and that `goes`.
     pub(super) fn first_ready(
         &self,
         open: impl Fn(usize) -> bool,
-        behind: &BTreeMap<Resident, Key>,
+        goes: impl Fn(Key, Resident) -> bool,
     ) -> Option<(Key, usize)> {
         let open = (0..self.ready.len()).filter(|place| self.ready_of(*place) > 0 && open(*place));
-        let goes = |(key, resident): &(&Key, &Resident)| {
-            behind.get(resident).is_none_or(|first| *key < first)
-        };
-        let first = |place: usize| {
-            let (key, _) = self.ready[place].iter().take(HELD_UP).find(goes)?;
-            Some((*key, place))
-        };
+        let first = |place: usize| Some((self.ready[place].first(&goes)?, place));
         open.filter_map(first).min()
     }
 
     /// Takes one that waits for this handler.
     pub(super) fn take_ready(&mut self, key: Key, place: usize) -> Option<(Key, Resident)> {
-        self.ready[place].remove_entry(&key)
+        Some((key, self.ready[place].remove(key)?))
     }
 
-    /// Behind what of quarantine the timers of handlers wait that start them `in_order`.
+    /// Behind what of quarantine the timers of a recipient wait, if handlers start them `in_order`.
     pub(super) fn held_up(&self, in_order: impl Fn(usize) -> bool) -> BTreeMap<Resident, Key> {
         if self.quarantine.len() == 0 {
             return BTreeMap::new();
@@ -270,12 +294,17 @@ impl Runs {
 
     /// How many runs count against the limit of the node.
     pub(super) fn active(&self) -> usize {
-        self.busy.iter().sum()
+        self.busy.handlers.iter().sum()
     }
 
     /// How many of them this handler has.
     pub(super) fn busy(&self, place: usize) -> usize {
-        self.busy[place]
+        self.busy.handlers[place]
+    }
+
+    /// How many of them its recipient has; none, if nobody knows whose it is.
+    pub(super) fn busy_with(&self, resident: Resident) -> usize {
+        self.busy.lines.get(&resident).copied().unwrap_or(0)
     }
 
     /// Whether a timer is started, or about to be. One that was moved nearer by another node is in
@@ -291,7 +320,7 @@ impl Runs {
     /// The start is about to be sent.
     pub(super) fn start(&mut self, key: Key, resident: Resident, fence: Fence) -> Start {
         let (id, handler) = (key.1, usize::from(resident.name));
-        self.busy[handler] += 1;
+        self.busy.take(resident);
         let run = Run {
             key,
             resident,
@@ -407,7 +436,7 @@ impl Runs {
     /// stays here until its finish is recorded.
     pub(super) fn finish(&mut self, id: TimerId, then: Then) {
         if let Some(run) = self.runs.get_mut(&id) {
-            self.busy[run.handler] -= 1;
+            self.busy.free(run.resident);
             let given_up = matches!(then, Then::Park { .. } | Then::ParkRun { .. });
             let row = match &run.stage {
                 Stage::Held(row) | Stage::Running(row) if given_up || run.acknowledged => {
@@ -424,7 +453,7 @@ impl Runs {
     pub(super) fn end(&mut self, id: TimerId) -> Option<Run> {
         let run = self.runs.remove(&id)?;
         if !matches!(run.stage, Stage::Finishing(_)) {
-            self.busy[run.handler] -= 1;
+            self.busy.free(run.resident);
         }
         self.quarantine.end(id);
         Some(run)
@@ -440,7 +469,7 @@ impl Runs {
                 Stage::Running(_) if run.handled => {}
                 Stage::Held(_) | Stage::Running(_) => {
                     run.stage = Stage::Finishing(None);
-                    self.busy[run.handler] -= 1;
+                    self.busy.free(run.resident);
                     let then = Then::GiveBack { after: Micros::ZERO, ran: false };
                     self.finishes.push_back(Finish { id: *id, fence: run.fence, then });
                     abandoned += 1;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lars_base::backoff::BackoffPolicy;
 
-use crate::model::{Kept, Old};
+use crate::model::{Kept, Old, Recipient};
 use crate::store::Terms;
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -96,8 +96,9 @@ pub(crate) struct HandlerSettings {
     pub(crate) max_attempts: u32,
     pub(crate) backoff: BackoffPolicy,
     pub(crate) at_most_once: bool,
-    /// Its timers start in their order even after a crash.
-    pub(crate) in_order: bool,
+    /// Whose a timer is, by the beginning of its payload, if its handler is one for many: those of
+    /// one recipient start in their order even after a crash, and none takes all the places.
+    pub(crate) recipient: Option<fn(&str) -> Recipient>,
     /// The newest version of a payload that it can read.
     pub(crate) newest: u16,
     /// Why a payload of this version can never be read, if that is so: asked before a timer is
@@ -119,7 +120,7 @@ impl HandlerSettings {
             max_attempts: MAX_ATTEMPTS,
             backoff,
             at_most_once: false,
-            in_order: false,
+            recipient: None,
             newest: u16::MAX,
             unreadable: |_, _| None,
         }

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::settings::LEAST_PUT_OFF;
 use super::{Node, NodeSettings, Output};
-use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
+use crate::model::{BucketNo, Fence, Finish, Loaded, Recipient, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -77,6 +77,8 @@ pub(super) struct Resident {
     pub(super) bucket: BucketNo,
     /// Its handler's place among the names.
     pub(super) name: u16,
+    /// Whose it is, if its handler says so.
+    pub(super) recipient: Recipient,
 }
 
 /// How many starts were counted in a bucket, and in which epoch.
@@ -265,13 +267,8 @@ impl Window {
         last_place(&self.names)
     }
 
-    /// A timer as it is kept here.
-    pub(super) fn resident(&mut self, bucket: BucketNo, handler: &Arc<str>) -> Resident {
-        Resident { bucket, name: self.place_of(handler) }
-    }
-
     /// Whether `key` is not beyond what was loaded, or is being loaded, of `bucket`.
-    fn reaches(&self, bucket: BucketNo, key: Key) -> bool {
+    pub(super) fn reaches(&self, bucket: BucketNo, key: Key) -> bool {
         self.buckets.get(&bucket).is_some_and(|bucket| {
             key <= bucket.watermark || bucket.loading.is_some_and(|until| key.0 < until)
         })
@@ -567,22 +564,39 @@ impl Node {
             }
         }
         for row in rows {
-            let resident = self.window.resident(row.bucket, &row.handler);
+            let resident = self.resident(row.bucket, &row.handler, row.letter.as_deref());
             if !matches!(order.why, Why::Left(place) if place != self.window.place(resident)) {
-                self.take_in(row);
+                self.take_in_as(resident, &row);
             }
         }
         if full && order.sweeps() { TakenIn::SweepHasMore } else { nothing_left }
     }
 
+    /// A timer as it is kept here. `letter` is the beginning of its payload.
+    pub(super) fn resident(
+        &mut self,
+        bucket: BucketNo,
+        handler: &Arc<str>,
+        letter: Option<&str>,
+    ) -> Resident {
+        let name = self.window.place_of(handler);
+        let of = self.settings.handlers.get(usize::from(name)).and_then(|it| it.recipient);
+        let recipient = of.zip(letter).map(|(of, letter)| of(letter)).unwrap_or_default();
+        Resident { bucket, name, recipient }
+    }
+
     /// A row of one of this node's buckets: waits, if nobody runs it.
-    pub(super) fn take_in(&mut self, row: Loaded) {
+    fn take_in(&mut self, row: &Loaded) {
+        let resident = self.resident(row.bucket, &row.handler, row.letter.as_deref());
+        self.take_in_as(resident, row);
+    }
+
+    fn take_in_as(&mut self, resident: Resident, row: &Loaded) {
         let Some(epoch) = self.window.starts_in(row.bucket) else { return };
         let key = (row.due, row.id);
         if self.runs.holds(row.id) {
             return;
         }
-        let resident = self.window.resident(row.bucket, &row.handler);
         match row.fence {
             // Of this epoch and not held: its finish is on its way.
             Some(fence) if fence.epoch() >= epoch => {}
@@ -599,7 +613,7 @@ impl Node {
     }
 
     /// A timer that others made. What is not due within the loaded range is loaded later.
-    pub(super) fn announced(&mut self, row: Loaded) {
+    pub(super) fn announced(&mut self, row: &Loaded) {
         if row.fence.is_some() || self.window.reaches(row.bucket, (row.due, row.id)) {
             self.take_in(row);
         }
@@ -607,9 +621,8 @@ impl Node {
 
     /// A timer that was announced to this node: waits here, if its bucket is this node's and it is
     /// due within the loaded range. Otherwise its owner will load it.
-    pub(super) fn near(&mut self, bucket: BucketNo, key: Key, handler: &Arc<str>) {
-        if self.window.reaches(bucket, key) && !self.runs.holds(key.1) {
-            let resident = self.window.resident(bucket, handler);
+    pub(super) fn near(&mut self, key: Key, resident: Resident) {
+        if self.window.reaches(resident.bucket, key) && !self.runs.holds(key.1) {
             self.wait_for(key, resident);
         }
     }

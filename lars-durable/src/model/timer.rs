@@ -166,6 +166,10 @@ impl NewTimer {
     }
 }
 
+/// How many characters of a payload say whose it is: more than an address has, each as the longest
+/// escape.
+pub(crate) const LETTER: u16 = 2_048;
+
 /// A timer that a node keeps in memory until it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loaded {
@@ -180,6 +184,8 @@ pub(crate) struct Loaded {
     pub(crate) deaths: u32,
     /// It was cancelled while it ran.
     pub(crate) cancelled: bool,
+    /// How its payload begins, if that was asked for: [`LETTER`] characters at most.
+    pub(crate) letter: Option<String>,
 }
 
 /// A timer as it is started: everything that a run needs.

@@ -12,7 +12,7 @@ use crate::model::{
     Act, BucketNo, Cursor, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, Old,
     OnConflict, Ran, Row, RunsSelect, Select, Start, States, Then, TimerId, When, Which,
 };
-use crate::store::{How, Tenure, Terms};
+use crate::store::{How, Letters, Tenure, Terms};
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, Selected, SqliteStore, Store, Synchronous, Write,
     Written,
@@ -252,7 +252,7 @@ impl Bench {
         limit: usize,
     ) -> Vec<TimerId> {
         let bucket: BucketNo = 0;
-        match self.one(Request::Load { bucket, after, until, limit }) {
+        match self.one(Request::Load { bucket, after, until, limit, letters: Letters::default() }) {
             Reply::Loaded(rows) => rows.iter().map(|row| row.id).collect(),
             other => panic!("{other:?}"),
         }

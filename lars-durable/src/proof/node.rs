@@ -16,10 +16,10 @@ use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{
-    Act, CancelReason, Fence, MissedTick, NewTimer, OnConflict, Select, Series, States, TimerId,
-    When, Which, cron_series,
+    Act, CancelReason, Fence, MissedTick, NewTimer, OnConflict, Recipient, Select, Series, States,
+    TimerId, When, Which, cron_series,
 };
-use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
+use crate::store::{Letters, MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 

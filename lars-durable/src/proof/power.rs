@@ -13,7 +13,7 @@ use self::vfs::{Disk, Image};
 use super::tempdir::Directory;
 use crate::model::{NewTimer, NodeId, OnConflict, TimerId, When};
 use crate::store::{
-    Keep, Reply, Request, SqliteStore, Store, StoreError, Synchronous, Terms, Write,
+    Keep, Letters, Reply, Request, SqliteStore, Store, StoreError, Synchronous, Terms, Write,
 };
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -54,7 +54,8 @@ fn timer(id: TimerId, size: usize) -> Request {
 
 fn ids(store: &mut SqliteStore) -> Result<BTreeSet<TimerId>, StoreError> {
     let (after, until) = ((Timestamp::MIN, TimerId::MIN), Timestamp::NEVER);
-    let load = Request::Load { bucket: 0, after, until, limit: usize::MAX };
+    let load =
+        Request::Load { bucket: 0, after, until, limit: usize::MAX, letters: Letters::default() };
     let reply = store.transact(&[load])?.replies.pop();
     let Some(Reply::Loaded(rows)) = reply else { panic!("{reply:?}") };
     Ok(rows.into_iter().map(|row| row.id).collect())

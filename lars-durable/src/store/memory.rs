@@ -14,11 +14,11 @@ mod selects;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Tenure,
-    Terms, Written,
+    Committed, How, Keep, Letters, Looker, Peer, Placed, Renewed, Reply, Request, Store,
+    StoreError, Tenure, Terms, Written,
 };
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NodeId, Old, Ran, Row,
+    BucketNo, Fence, Finish, Finished, Kept, LETTER, Listed, Loaded, Look, NodeId, Old, Ran, Row,
     RunsSelect, Start, Then, There, TimerId,
 };
 use crate::sync::{Arc, Mutex};
@@ -185,11 +185,11 @@ impl Tables {
                 let (blocks, history) = (std::iter::once(first..self.next_id).collect(), 0);
                 Reply::Ids { blocks, history }
             }
-            Request::Load { bucket, after, until, limit } => {
-                Reply::Loaded(self.load(*bucket, *after, *until, *limit))
+            Request::Load { bucket, after, until, limit, letters } => {
+                Reply::Loaded(self.load(*bucket, *after, *until, *limit, letters))
             }
-            Request::Read { ids } => {
-                Reply::Loaded(ids.iter().filter_map(|id| self.loaded(*id)).collect())
+            Request::Read { ids, letters } => {
+                Reply::Loaded(ids.iter().filter_map(|id| self.loaded(*id, letters)).collect())
             }
             Request::Start { node, lead, starts } => self.start(*node, *lead, starts, now),
             Request::Finish(finishes) => {
@@ -312,6 +312,7 @@ impl Tables {
         (due, id): (Timestamp, TimerId),
         until: Timestamp,
         limit: usize,
+        letters: &Letters,
     ) -> Vec<Loaded> {
         use std::ops::Bound::Excluded;
         let until = (bucket, until, TimerId::MIN);
@@ -320,11 +321,12 @@ impl Tables {
             return Vec::new();
         }
         let range = self.due.range((Excluded(after), Excluded(until)));
-        range.take(limit).filter_map(|(_, _, id)| self.loaded(*id)).collect()
+        range.take(limit).filter_map(|(_, _, id)| self.loaded(*id, letters)).collect()
     }
 
-    fn loaded(&self, id: TimerId) -> Option<Loaded> {
+    fn loaded(&self, id: TimerId, letters: &Letters) -> Option<Loaded> {
         let timer = self.timers.get(&id)?;
+        let asked = letters.contains(&timer.handler);
         Some(Loaded {
             id,
             bucket: timer.bucket,
@@ -334,6 +336,7 @@ impl Tables {
             fence: timer.fence,
             deaths: timer.deaths,
             cancelled: timer.cancelled,
+            letter: asked.then(|| timer.payload.chars().take(LETTER.into()).collect()),
         })
     }
 

@@ -411,7 +411,8 @@ fn what_was_delivered_and_not_acknowledged_when_its_node_died_comes_again_elsewh
 #[test]
 fn an_actors_messages_come_in_their_order_after_their_node_has_died_among_them() {
     let bench = Bench::new();
-    let one = bench.node_with(bench.kind().concurrency(4));
+    // One place is kept for other actors.
+    let one = bench.node_with(bench.kind().concurrency(5));
     for number in 0..6 {
         let say = Event::Say(number.to_string());
         one.timers().tell_after("order/17", MINUTE, say).submit().wait().unwrap();

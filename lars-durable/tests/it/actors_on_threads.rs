@@ -4,7 +4,7 @@
 use crate::common;
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -135,6 +135,54 @@ fn every_message_is_received_by_the_one_copy_of_its_name_when_panics_and_passiva
         sorted.sort_unstable();
         assert_eq!(sorted, (0..EACH).collect::<Vec<_>>(), "{name}: each once");
     }
+}
+
+#[test]
+fn an_actor_that_is_occupied_makes_no_other_wait_behind_its_backlog() {
+    const BACKLOG: u32 = 3_000;
+    struct Gated {
+        name: String,
+        gate: Arc<Mutex<Receiver<()>>>,
+        received: Sender<(String, u32)>,
+    }
+    impl DurableActor for Gated {
+        type Reminder = Event;
+        type Message = Event;
+
+        fn receive(&mut self, event: Event, _: &mut Context<Hosted<Self>>) {
+            let Event::Number(number) = event else { return };
+            self.received.send((self.name.clone(), number)).unwrap();
+            if (&*self.name, number) == ("busy", 0) {
+                let _ = self.gate.lock().unwrap().recv();
+            }
+        }
+    }
+    let directory = Directory::new("occupied");
+    let system = ActorSystem::builder("gates").threads(2).build().unwrap();
+    let ((open, gate), (received, events)) = (channel::<()>(), channel());
+    let gate = Arc::new(Mutex::new(gate));
+    let kind = Kind::new(move |name: &str| Gated {
+        name: name.into(),
+        gate: Arc::clone(&gate),
+        received: received.clone(),
+    });
+    let builder = Durable::sqlite(directory.file()).lease(Duration::from_secs(600));
+    let durable = builder.actors(&system, kind).start().unwrap();
+    let tell = |address: &str, number| durable.timers().tell(address, Event::Number(number));
+    let backlog: Vec<_> = (0..BACKLOG).map(|it| tell("account/busy", it).submit()).collect();
+    backlog.into_iter().for_each(|told| assert!(told.wait().is_ok()));
+    let next = || events.recv_timeout(LONG).expect("nothing more is received");
+    assert_eq!(next(), ("busy".into(), 0));
+    for number in 0..5 {
+        tell(&format!("account/{number}"), number).submit().wait().unwrap();
+        assert_eq!(next(), (number.to_string(), number));
+    }
+    drop(open);
+    for number in 1..BACKLOG {
+        assert_eq!(next(), ("busy".into(), number));
+    }
+    durable.close().unwrap();
+    assert!(system.close().unwrap().is_complete());
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl<A: DurableActor> Kind<A> {
     /// each restart, and when a message comes for one that has stopped.
     pub fn new(make: impl Fn(&str) -> A + Send + Sync + 'static) -> Self {
         let settings = HandlerSettings::new(A::Reminder::NAME, usize::MAX);
-        let settings = HandlerSettings { in_order: true, ..settings };
+        let settings = HandlerSettings { recipient: Some(address::recipient), ..settings };
         let (make, set_props) = (Arc::new(make), Arc::new(|props| props));
         Self { make, set_props, silence: SILENCE, settings }
     }

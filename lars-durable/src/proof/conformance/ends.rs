@@ -134,7 +134,9 @@ fn a_series_that_its_handler_has_ended_is_over_and_its_next_run_hears_of_no_canc
         bench.later(SECOND);
         let (_, fence) = bench.start(id);
         assert_eq!(bench.write(end(id)), Written::Running { id, bucket: 0 });
-        let cancelled = |bench: &mut Bench| match bench.one(Request::Read { ids: vec![id] }) {
+        let cancelled = |bench: &mut Bench| match bench
+            .one(Request::Read { ids: vec![id], letters: Letters::default() })
+        {
             Reply::Loaded(rows) => rows[0].cancelled,
             other => panic!("{other:?}"),
         };

@@ -86,7 +86,7 @@ impl Sequence {
                     let timers = self.own(id, epoch);
                     Request::Park { timers, before, reason: "unknown".into() }
                 }
-                _ => Request::Read { ids: vec![id, id + 1] },
+                _ => Request::Read { ids: vec![id, id + 1], letters: Letters::default() },
             },
             19 if self.rng.u8(..4) == 0 => {
                 let most = self.rng.bool().then(|| self.rng.usize(1..4));
@@ -103,6 +103,7 @@ impl Sequence {
                 after: FAR,
                 until: Timestamp(START + self.rng.i64(0..20 * SECOND)),
                 limit: self.rng.usize(1..10),
+                letters: Letters::default(),
             },
         }
     }

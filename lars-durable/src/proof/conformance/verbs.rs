@@ -20,7 +20,13 @@ fn what_is_scheduled_is_loaded_in_the_order_of_due_and_identity_by_pages() {
             bench.schedule(timers);
             let (mut after, mut seen) = (FAR, Vec::new());
             loop {
-                let load = Request::Load { bucket: 0, after, until: Timestamp::NEVER, limit: 7 };
+                let load = Request::Load {
+                    bucket: 0,
+                    after,
+                    until: Timestamp::NEVER,
+                    limit: 7,
+                    letters: Letters::default(),
+                };
                 let Reply::Loaded(rows) = bench.one(load) else { panic!() };
                 let Some(last) = rows.last() else { break };
                 after = (last.due, last.id);
@@ -32,6 +38,34 @@ fn what_is_scheduled_is_loaded_in_the_order_of_due_and_identity_by_pages() {
             assert_eq!(bench.load(FAR, until, usize::MAX).len(), first, "`until` is excluded");
         });
     }
+}
+
+#[test]
+fn of_the_handlers_that_are_asked_for_timers_come_with_the_beginnings_of_their_payloads() {
+    for_each_store(|bench| {
+        let long: Arc<str> = "\u{fc}".repeat(3_000).into();
+        let of = |bench: &mut Bench, handler: &str, payload: &Arc<str>| NewTimer {
+            handler: handler.into(),
+            payload: Arc::clone(payload),
+            ..bench.timer(SECOND)
+        };
+        let timers = [("a", &long), ("it's", &"{}".into()), ("c", &long)]
+            .map(|(handler, payload)| of(bench, handler, payload));
+        let ids: Vec<TimerId> = bench.schedule(timers.to_vec()).iter().map(|it| it.id).collect();
+        for names in [&["a", "it's", "x\"y"][..], &[]] {
+            let letters: Letters = names.iter().map(|name| Arc::from(*name)).collect();
+            let (after, until, limit) = (FAR, Timestamp::NEVER, 9);
+            let here = Arc::clone(&letters);
+            let load = Request::Load { bucket: 0, after, until, limit, letters: here };
+            for asked in [load, Request::Read { ids: ids.clone(), letters }] {
+                let Reply::Loaded(rows) = bench.one(asked) else { panic!() };
+                let found: Vec<_> = rows.iter().map(|row| row.letter.as_deref()).collect();
+                let expected = [Some(&long[..2 * 2_048]), Some("{}"), None];
+                let expected = if names.is_empty() { [None; 3] } else { expected };
+                assert_eq!(found, expected);
+            }
+        }
+    });
 }
 
 #[test]
@@ -365,7 +399,9 @@ fn a_timer_that_was_cancelled_while_it_ran_shows_so_until_it_is_wanted_again() {
         let timer = bench.keyed(0, "key");
         let id = bench.schedule(vec![NewTimer { series: series.clone(), ..timer }])[0].id;
         let (row, fence) = bench.start(id);
-        let shown = |bench: &mut Bench| match &bench.ask(&[Request::Read { ids: vec![id] }])[0] {
+        let shown = |bench: &mut Bench| match &bench
+            .ask(&[Request::Read { ids: vec![id], letters: Letters::default() }])[0]
+        {
             Reply::Loaded(rows) => rows[0].cancelled,
             other => panic!("{other:?}"),
         };
@@ -413,7 +449,11 @@ fn of_a_cancel_and_an_update_in_one_batch_the_later_one_counts() {
                 both.reverse();
             }
             bench.ask(&both);
-            let Reply::Loaded(rows) = bench.one(Request::Read { ids: vec![id] }) else { panic!() };
+            let Reply::Loaded(rows) =
+                bench.one(Request::Read { ids: vec![id], letters: Letters::default() })
+            else {
+                panic!()
+            };
             assert_eq!(rows[0].cancelled, cancel_last);
             let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
             let ended = bench.finish(id, fence, next) == Finished::Gone;

@@ -5,7 +5,7 @@ use crate::engine::{HandlerSettings, RunEnd};
 use crate::model::{
     Act, CancelReason, Fence, NodeId, OnConflict, Select, States, TimerId, When, Which,
 };
-use crate::store::{Keep, Reply, Request, Store, Terms, Write, Written};
+use crate::store::{Keep, Letters, Reply, Request, Store, Terms, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -26,7 +26,12 @@ impl Bench {
 
     /// The token of its run.
     fn fence_of(&mut self, id: TimerId) -> Fence {
-        let reply = self.store.transact(&[Request::Read { ids: vec![id] }]).unwrap().replies.pop();
+        let reply = self
+            .store
+            .transact(&[Request::Read { ids: vec![id], letters: Letters::default() }])
+            .unwrap()
+            .replies
+            .pop();
         let Some(Reply::Loaded(rows)) = reply else { panic!("{reply:?}") };
         rows[0].fence.unwrap()
     }

@@ -28,6 +28,7 @@ fn is_empty(bench: &mut Bench) -> bool {
         after: (Timestamp::MIN, i64::MIN),
         until: Timestamp::NEVER,
         limit: 1,
+        letters: Letters::default(),
     };
     let reply = bench.store.transact(&[all]).unwrap().replies.pop();
     matches!(reply, Some(Reply::Loaded(rows)) if rows.is_empty())

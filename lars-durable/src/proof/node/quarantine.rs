@@ -123,11 +123,17 @@ fn a_run_that_takes_long_does_not_keep_the_others_in_quarantine() {
 }
 
 #[test]
-fn timers_that_start_in_their_order_wait_for_those_in_quarantine() {
-    for in_order in [true, false] {
+fn timers_of_a_recipient_wait_for_those_of_the_same_in_quarantine() {
+    let one: fn(&str) -> Recipient = |_| Recipient::of("one");
+    // Of five places one is kept for another recipient.
+    for (recipient, places, begun) in [
+        (Some(one), 5, &["0", "1"][..]),
+        (Some(Recipient::of), 4, &["0", "1", "4", "5"]),
+        (None, 4, &["0", "1", "4", "5"]),
+    ] {
         let mut bench = Bench::with(|settings| {
-            settings.handlers[0].in_order = in_order;
-            settings.handlers[0].concurrency = 4;
+            settings.handlers[0].recipient = recipient;
+            settings.handlers[0].concurrency = places;
         });
         for number in 0..6 {
             bench.schedule(SECOND, &number.to_string(), None);
@@ -140,8 +146,8 @@ fn timers_that_start_in_their_order_wait_for_those_in_quarantine() {
             bench.move_to(bench.now + SECOND / 2);
             bench.turn();
         }
-        let begun: Vec<&str> = bench.launched.iter().map(|it| &*it.row.payload).collect();
-        assert_eq!(begun, if in_order { &["0", "1"][..] } else { &["0", "1", "4", "5"] });
+        let found: Vec<&str> = bench.launched.iter().map(|it| &*it.row.payload).collect();
+        assert_eq!(found, begun);
         bench.run_until(60 * SECOND, done);
         assert_eq!(bench.texts(), ["0", "1", "2", "3", "4", "5"]);
     }

@@ -142,8 +142,58 @@ fn more_names_of_handlers_than_can_be_told_apart_delay_nobody_and_none_of_their_
         after: (Timestamp::MIN, i64::MIN),
         until: Timestamp::NEVER,
         limit: usize::MAX,
+        letters: Letters::default(),
     };
     let reply = bench.store.transact(&[all]).unwrap().replies.pop();
     let Some(Reply::Loaded(left)) = reply else { panic!("{reply:?}") };
     assert_eq!(left.len(), NAMES);
+}
+
+/// Numbers are timers of one recipient; all others have one of their own.
+fn recipient(text: &str) -> Recipient {
+    Recipient::of(if text.parse::<u32>().is_ok() { "long" } else { text })
+}
+
+#[test]
+fn a_recipient_whose_runs_never_end_keeps_no_other_of_its_handler_from_a_place() {
+    let mut bench = Bench::with(|settings| {
+        settings.handlers[0].recipient = Some(recipient);
+        settings.max_in_flight = 64;
+    });
+    bench.stuck = Some("handler");
+    backlog(&mut bench, SECOND, 5_000);
+    bench.run_until(2 * SECOND, done);
+    assert_eq!(bench.stuck_runs.len(), 60, "a quarter of a quarter is kept");
+    for name in ["a", "b", "a", "c", "d"] {
+        bench.schedule(bench.now + SECOND, name, None);
+        bench.run_until(bench.now + 2 * SECOND, done);
+    }
+    assert_eq!(bench.stuck_runs.len(), 64);
+    // What is free again is the long line's only if that leaves enough for others.
+    bench.stuck = None;
+    let (id, fence) = bench.stuck_runs[0];
+    let now = Mono(bench.now);
+    bench.node().ended(now, id, fence, RunEnd::Done);
+    bench.run_until(bench.now + SECOND, done);
+    assert_eq!(bench.texts(), ["d"]);
+}
+
+#[test]
+fn what_each_recipient_has_runs_in_its_order_whoever_has_more() {
+    let mut bench = Bench::with(|settings| {
+        settings.handlers[0].recipient = Some(|text| Recipient::of(&text[..1]));
+        settings.handlers[0].concurrency = 8;
+    });
+    let mut rng = fastrand::Rng::with_seed(11);
+    for number in 0..600 {
+        let whose = ["a", "a", "a", "a", "b", "c"][rng.usize(..6)];
+        bench.schedule(SECOND * rng.i64(1..4), &format!("{whose}{number:03}"), None);
+    }
+    bench.run_until(10 * SECOND, done);
+    assert_eq!(bench.seen.len(), 600);
+    for whose in ["a", "b", "c"] {
+        let own = bench.seen.iter().filter(|(text, ..)| text.starts_with(whose));
+        let own: Vec<(i64, &str)> = own.map(|(text, due, ..)| (*due, text.as_str())).collect();
+        assert!(own.is_sorted(), "{own:?}");
+    }
 }

@@ -13,7 +13,7 @@ use crate::model::{
     Act, Fence, Finish, Kept, NewTimer, NodeId, Old, OnConflict, Ran, RunOutcome, RunsSelect,
     Select, Start, States, Then, TimerId, When, Which,
 };
-use crate::store::{Keep, PostgresStore, Reply, Request, Store, Tenure, Terms, Write};
+use crate::store::{Keep, Letters, PostgresStore, Reply, Request, Store, Tenure, Terms, Write};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -239,7 +239,8 @@ impl Rounds {
             timers.iter().map(|timer| (timer.id, self.tenure(timer))).collect();
         let (least, most) = (Micros::SECOND, Micros::SECOND);
         self.ask(&[Request::PutOff { timers: own.clone(), least, most }]);
-        self.ask(&[Request::Read { ids: timers.iter().map(|timer| timer.id).collect() }]);
+        let all = timers.iter().map(|timer| timer.id).collect();
+        self.ask(&[Request::Read { ids: all, letters: Letters::default() }]);
         self.each_key(&timers, |key| Write::Cancel { which: Which::Key(key) });
         let (before, reason) = (Timestamp::NEVER, "reason".to_owned());
         self.ask(&[Request::Park { timers: own, before, reason }]);
@@ -279,6 +280,7 @@ impl Rounds {
             after: (Timestamp::MIN, TimerId::MIN),
             until: Timestamp::NEVER,
             limit: 1,
+            letters: Letters::default(),
         });
         let mut asked: Vec<Request> = loads.collect();
         asked.insert(0, Request::Forget);

@@ -13,7 +13,9 @@ use super::plan::{Plan, TRUE_RATE};
 use crate::engine::{HandlerSettings, LEAD, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{BucketNo, Fence, Loaded, NodeId, TimerId};
 use crate::proof::history::{End, Event, Tag};
-use crate::store::{Committed, Keep, MemoryStore, Reply, Request, Store, StoreError, Write};
+use crate::store::{
+    Committed, Keep, Letters, MemoryStore, Reply, Request, Store, StoreError, Write,
+};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -909,6 +911,7 @@ impl World {
             after: (Timestamp::MIN, TimerId::MIN),
             until: Timestamp::NEVER,
             limit: usize::MAX,
+            letters: Letters::default(),
         };
         let requests: Vec<Request> = (0..self.plan.buckets).map(load).collect();
         let committed = self.store.transact(&requests).expect("the reference does not fail");

@@ -43,7 +43,7 @@ macro_rules! by_id {
 pub(super) use by_id;
 
 /// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence, deaths,
-/// cancelled`.
+/// cancelled`, and how the payload begins, if that was asked for.
 pub(super) fn loaded(row: &Row) -> Loaded {
     Loaded {
         id: row.get(0),
@@ -54,6 +54,7 @@ pub(super) fn loaded(row: &Row) -> Loaded {
         fence: row.get::<_, Option<i64>>(5).map(Fence),
         deaths: count(row.get(6)),
         cancelled: row.get(7),
+        letter: row.get(8),
     }
 }
 

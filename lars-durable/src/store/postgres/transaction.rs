@@ -150,7 +150,7 @@ impl<'a> Transaction<'a> {
                 let history = self.session.history();
                 Reply::Ids { blocks: self.draw(*count).await?, history }
             }
-            Request::Read { ids } => Reply::Loaded(self.read(ids).await?),
+            Request::Read { ids, letters } => Reply::Loaded(self.read(ids, letters).await?),
             Request::Start { node, lead, starts } => self.start(*node, *lead, starts).await?,
             Request::Finish(finishes) => Reply::Finished(self.finish(finishes).await?),
             Request::PutOff { timers, least, most } => {

@@ -14,7 +14,7 @@ use super::rows::{self, bucket, by_id};
 use super::transaction::{Result, Transaction};
 use super::values::text;
 use crate::model::{Loaded, NewTimer, OnConflict, TimerId, Which};
-use crate::store::{How, Placed, Write, Written};
+use crate::store::{How, Letters, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -418,8 +418,12 @@ impl Transaction<'_> {
     /// has run.
     async fn schedule_again(&self, timers: &[NewTimer]) -> Result<Written> {
         let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let found: HashMap<TimerId, Loaded> =
-            self.read(&ids).await?.into_iter().map(|row| (row.id, row)).collect();
+        let found: HashMap<TimerId, Loaded> = self
+            .read(&ids, &Letters::default())
+            .await?
+            .into_iter()
+            .map(|row| (row.id, row))
+            .collect();
         let mut all = Vec::with_capacity(timers.len());
         for new in timers {
             let (id, how) = (new.id, How::New);

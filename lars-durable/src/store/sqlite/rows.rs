@@ -7,10 +7,12 @@ use crate::model::{Fence, Listed, Loaded, Row};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
-/// What [`loaded`] reads.
+/// What [`loaded`] reads. `?1` is the handlers whose payloads are asked for, as JSON, and `?2` how
+/// much of them.
 macro_rules! loaded_columns {
     () => {
-        "id, bucket, due_at, planned_at, handler, fence, deaths, cancelled"
+        "id, bucket, due_at, planned_at, handler, fence, deaths, cancelled, \
+         CASE WHEN handler IN (SELECT value FROM json_each(?1)) THEN substr(payload, 1, ?2) END"
     };
 }
 
@@ -26,6 +28,7 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
         fence: row.get(5)?,
         deaths: row.get(6)?,
         cancelled: row.get(7)?,
+        letter: row.get(8)?,
     })
 }
 

@@ -7,8 +7,8 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, params};
 
 use super::rows::{self, loaded_columns, parked_columns, row_columns};
-use crate::model::{Finish, Finished, Kept, Loaded, Old, Row, Start, Then, TimerId, When};
-use crate::store::{Reply, Request, Tenure};
+use crate::model::{Finish, Finished, Kept, LETTER, Loaded, Old, Row, Start, Then, TimerId, When};
+use crate::store::{Letters, Reply, Request, Tenure};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -35,10 +35,10 @@ impl<'a> Verbs<'a> {
                 let (blocks, history) = (std::iter::once(first..first + count).collect(), 0);
                 Reply::Ids { blocks, history }
             }
-            Request::Load { bucket, after, until, limit } => {
-                Reply::Loaded(self.load(i64::from(*bucket), *after, *until, *limit)?)
+            Request::Load { bucket, after, until, limit, letters } => {
+                Reply::Loaded(self.load(i64::from(*bucket), *after, *until, *limit, letters)?)
             }
-            Request::Read { ids } => Reply::Loaded(self.read(ids)?),
+            Request::Read { ids, letters } => Reply::Loaded(self.read(ids, letters)?),
             Request::Start { lead, starts, .. } => self.start(*lead, starts)?,
             Request::Finish(finishes) => {
                 Reply::Finished(finishes.iter().map(|it| self.finish(it)).collect::<Result<_>>()?)
@@ -92,12 +92,18 @@ const LOAD: &str = concat!(
     "SELECT ",
     loaded_columns!(),
     " FROM lars_timer
-      WHERE grp = ?1 AND bucket = ?2 AND (due_at, id) > (?3, ?4) AND due_at < ?5
-      ORDER BY due_at, id LIMIT ?6",
+      WHERE grp = ?3 AND bucket = ?4 AND (due_at, id) > (?5, ?6) AND due_at < ?7
+      ORDER BY due_at, id LIMIT ?8",
 );
 
 const READ: &str =
-    concat!("SELECT ", loaded_columns!(), " FROM lars_timer WHERE id = ?1 AND grp = ?2");
+    concat!("SELECT ", loaded_columns!(), " FROM lars_timer WHERE id = ?3 AND grp = ?4");
+
+/// As the statements take them.
+fn names(letters: &Letters) -> String {
+    let letters: Vec<&str> = letters.iter().map(|name| &**name).collect();
+    serde_json::json!(letters).to_string()
+}
 
 impl Verbs<'_> {
     /// The first of `count` identities that nobody else has.
@@ -111,17 +117,20 @@ impl Verbs<'_> {
         (due, id): (Timestamp, TimerId),
         until: Timestamp,
         limit: usize,
+        letters: &Letters,
     ) -> Result<Vec<Loaded>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters = params![self.group, bucket, due, id, until, limit];
+        let letters = names(letters);
+        let parameters = params![letters, LETTER, self.group, bucket, due, id, until, limit];
         self.prepare(LOAD)?.query_map(parameters, rows::loaded)?.collect()
     }
 
-    fn read(&self, ids: &[TimerId]) -> Result<Vec<Loaded>> {
-        let mut statement = self.prepare(READ)?;
+    fn read(&self, ids: &[TimerId], letters: &Letters) -> Result<Vec<Loaded>> {
+        let (mut statement, letters) = (self.prepare(READ)?, names(letters));
         let mut found = Vec::new();
         for id in ids {
-            found.extend(statement.query_row(params![id, self.group], rows::loaded).optional()?);
+            let parameters = params![letters, LETTER, id, self.group];
+            found.extend(statement.query_row(parameters, rows::loaded).optional()?);
         }
         Ok(found)
     }
