@@ -515,7 +515,11 @@ impl World {
         let handlers = vec![
             handler("tag", false),
             handler("once", true),
-            HandlerSettings { concurrency: usize::MAX, ..handler(hosts::KIND, false) },
+            HandlerSettings {
+                concurrency: usize::MAX,
+                recipient: Some(hosts::recipient),
+                ..handler(hosts::KIND, false)
+            },
             handler(STUCK, false),
         ];
         NodeSettings {

@@ -110,7 +110,7 @@ impl World {
             Kind::AtMostOnce => ("once", None),
             _ if stuck => (super::STUCK, None),
             _ if self.plan.actors && self.rng.bool() => {
-                (super::hosts::KIND, Some(self.address(tag).into()))
+                (super::hosts::KIND, Some(super::hosts::address(tag).into()))
             }
             _ => ("tag", None),
         };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{SECOND, Step, World, noted};
 use crate::engine::{Launch, RunEnd};
 use crate::model::tenancy::{self, Deliveries, Next, Tenant, Vacated};
-use crate::model::{BucketNo, Fence, TimerId};
+use crate::model::{BucketNo, Fence, Recipient, TimerId};
 use crate::proof::history::{Event, Tag};
 use crate::time::{Mono, Timestamp};
 
@@ -24,6 +24,21 @@ const NAMES: u64 = 5;
 const FAREWELL: i64 = 100_000;
 
 pub(super) type Name = u64;
+
+/// Whom a message is for, of the few that there are.
+fn name_of(tag: Tag) -> Name {
+    tag % NAMES
+}
+
+pub(super) fn address(tag: Tag) -> String {
+    format!("{KIND}/{}", name_of(tag))
+}
+
+/// Whose it is, as a kind of actors says it.
+pub(super) fn recipient(payload: &str) -> Recipient {
+    let tag = payload.parse().expect("payloads are tags");
+    Recipient::of(&address(tag))
+}
 
 /// The actors of one process.
 #[derive(Default)]
@@ -102,7 +117,6 @@ pub(super) enum HostStep {
 /// What is known of all actors of a history.
 #[derive(Default)]
 pub(super) struct Stage {
-    names: BTreeMap<Tag, Name>,
     copies: u64,
     /// What the store's clock showed when a message first came.
     came: BTreeMap<Tag, i64>,
@@ -124,13 +138,6 @@ impl Hosts {
 }
 
 impl World {
-    /// A name for a message, of the few that there are.
-    pub(super) fn address(&mut self, tag: Tag) -> String {
-        let name = self.rng.u64(..NAMES);
-        self.stage.names.insert(tag, name);
-        format!("{KIND}/{name}")
-    }
-
     fn wrong(&mut self, what: String) {
         self.stage.wrong.get_or_insert(what);
     }
@@ -203,7 +210,7 @@ impl World {
     /// A message is due.
     pub(super) fn deliver(&mut self, node: usize, launch: Launch, lease: u32, looked: Option<i64>) {
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
-        let (name, bucket) = (self.stage.names[&tag], launch.bucket);
+        let (name, bucket) = (name_of(tag), launch.bucket);
         // One that was not received comes again, perhaps after the clock was set back.
         let shown = looked.unwrap_or_else(|| self.store_now());
         let clock = shown.max(self.stage.came.get(&tag).copied().unwrap_or(shown));
