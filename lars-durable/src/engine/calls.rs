@@ -402,7 +402,7 @@ impl Node {
     ) {
         let resident = self.resident(bucket, handler, letter);
         if letter.is_none() && self.has_recipients(resident) {
-            // Whose it is says its row.
+            // Its row says whose it is.
             self.runner.announce(self.window.reaches(bucket, key).then_some(key.1));
         } else {
             self.near(key, resident);

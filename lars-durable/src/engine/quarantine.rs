@@ -15,8 +15,8 @@
 //!   for PROBATION    PROBATION at most     PROBATION at most
 //! ```
 //!
-//! Where a handler is one for many recipients, such as a kind of actors, none starts that comes
-//! after one of the same recipient which waits here.
+//! Where a handler serves many recipients, such as a kind of actors, no timer starts while an
+//! earlier one of the same recipient waits here.
 //!
 //! A death is recorded when a timer starts once more. Who has run for [`PROBATION`] is no longer
 //! waited for: a long run that is innocent must not keep the others.

@@ -1,9 +1,8 @@
 //! Timers of one handler that are due and wait for a place.
 //!
-//! They start in the order of (due, identity). Where a handler is one for many recipients, such as
-//! a kind of actors, each of these has a *line* of its own, and a line that has to wait holds up no
-//! other. Only the heads of the lines are looked at, so that a long one costs no more than a short
-//! one.
+//! They start in the order of (due, identity). Where a handler serves many recipients, such as a
+//! kind of actors, each recipient has a *line* of its own, and a line that has to wait holds up no
+//! other. Only the heads of the lines are looked at, so a long line costs no more than a short one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

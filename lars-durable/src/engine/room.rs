@@ -10,9 +10,9 @@
 //!   ([`window`](super::window)).
 //! - *Places.* A quarter of them is kept free for handlers that have fewer runs than their part of
 //!   that quarter.
-//! - *Places of recipients.* Where a handler is one for many recipients, which have their timers
-//!   one at a time, a quarter of what is kept for it is free for recipients with fewer than [`FEW`]
-//!   runs: a long line takes the other places, and stops no short one.
+//! - *Places of recipients.* Where a handler serves many recipients, each of which takes its timers
+//!   one at a time, a quarter of what is kept for the handler is reserved for recipients with fewer
+//!   than [`FEW`] runs: a long line takes the other places, and stops no short one.
 
 use super::Node;
 use super::window::{Key, Resident};
@@ -94,8 +94,8 @@ impl Node {
         self.has_place_beside(place, limit, 0)
     }
 
-    /// Whether this timer's recipient may have one more run, if its handler has a place: it has
-    /// few, or leaves enough free for others that have.
+    /// Whether this timer's recipient may have one more run, if its handler may: it has few, or
+    /// enough places stay free for recipients with few.
     pub(super) fn has_place_in_line(&self, resident: Resident, limit: usize) -> bool {
         if self.runs.busy_with(resident) < FEW {
             return true;

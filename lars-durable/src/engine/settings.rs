@@ -96,8 +96,8 @@ pub(crate) struct HandlerSettings {
     pub(crate) max_attempts: u32,
     pub(crate) backoff: BackoffPolicy,
     pub(crate) at_most_once: bool,
-    /// Whose a timer is, by the beginning of its payload, if its handler is one for many: those of
-    /// one recipient start in their order even after a crash, and none takes all the places.
+    /// Whose a timer is, by the beginning of its payload, if the handler serves many recipients.
+    /// The timers of one start in their order even after a crash, and none takes all the places.
     pub(crate) recipient: Option<fn(&str) -> Recipient>,
     /// The newest version of a payload that it can read.
     pub(crate) newest: u16,

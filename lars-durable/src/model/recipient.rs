@@ -1,10 +1,10 @@
-//! Whose a timer is, where a handler is one for many.
+//! Whose a timer is, where a handler serves many recipients.
 
 #[cfg(any(test, feature = "actors"))]
 use super::stable_hash;
 
-/// A hash of the recipient's name: a node that has very many timers in memory keeps no names. Two
-/// of the same hash share what one may have. Nobody, by default: it is not known.
+/// A hash of the recipient's name, because a node with very many timers in memory keeps no names.
+/// Two recipients with the same hash share what one may have. The default is that nobody is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Recipient(u16);
 
