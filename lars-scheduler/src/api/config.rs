@@ -312,6 +312,22 @@ impl Builder {
         pool
     }
 
+    /// The same, checked. Its threads have the hook of all threads, unless they have one of their
+    /// own.
+    fn checked_pool(&self) -> Result<Pool, ConfigError> {
+        let mut pool = self.own_pool();
+        if pool.on_start.0.is_none() {
+            pool.on_start = self.on_thread_start.clone();
+        }
+        pool.build().map_err(|error| match error {
+            // Report the name that the caller gave, not the one derived from it.
+            ConfigError::ThreadName { .. } => {
+                ConfigError::ThreadName { given: self.settings.name().to_owned() }
+            }
+            other => other,
+        })
+    }
+
     /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits, in all, for the timer
     /// thread and for unfinished tasks on the scheduler's own pool; 5 s by default. Dropping the
     /// owner waits as long for the timer thread.
@@ -447,11 +463,7 @@ impl Builder {
         wheel_after: Option<u64>,
         default_executor: impl FnOnce(&Pool) -> DefaultExecutor,
     ) -> Result<(CheckedSettings, Executors, OwnerSettings), ConfigError> {
-        let mut pool = self.own_pool();
-        if pool.on_start.0.is_none() {
-            pool.on_start = self.on_thread_start;
-        }
-        let given = self.settings;
+        let given = &self.settings;
         let tick = Tick::new(given.tick_duration.unwrap_or(default_tick))?;
         if given.coalesce > Tick::MAX {
             return Err(ConfigError::Coalesce { given: given.coalesce, max: Tick::MAX });
@@ -464,15 +476,7 @@ impl Builder {
             let (min, max) = STACKS.into_inner();
             return Err(ConfigError::StackSize { given, min, max });
         }
-        let pool = pool.build().map_err(|error| {
-            match error {
-                // Report the name that the caller gave, not the one derived from it.
-                ConfigError::ThreadName { .. } => {
-                    ConfigError::ThreadName { given: given.name().to_owned() }
-                }
-                other => other,
-            }
-        })?;
+        let pool = self.checked_pool()?;
         let (inline, on_pool) = (nanos(given.slow_inline), nanos(given.slow_on_pool));
         let mut slow = SlowTasks { inline, pool: on_pool, ..SlowTasks::default() };
         slow.hook = self.slow_hook;

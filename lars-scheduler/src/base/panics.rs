@@ -146,13 +146,8 @@ impl Reporter {
     ) -> bool {
         // Unwind safety: whatever `code` leaves half done belongs to the caller of the scheduler;
         // our own state is not borrowed by it.
-        match catch_unwind(AssertUnwindSafe(code)) {
-            Ok(()) => true,
-            Err(payload) => {
-                self.panicked(whose.map(Whose::identity), place, payload);
-                false
-            }
-        }
+        let caught = catch_unwind(AssertUnwindSafe(code));
+        caught.map_err(|payload| self.panicked(whose.map(Whose::identity), place, payload)).is_ok()
     }
 
     pub(crate) fn panicked(

@@ -5,7 +5,7 @@ use lars_base::durations::Recorder;
 
 /// What the driver counts. It is the only writer, so it stores and never adds atomically, and no
 /// reader holds it up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DriverCounts {
     pub(crate) fired: AtomicU64,
     pub(crate) handed_back: AtomicU64,
@@ -18,17 +18,6 @@ pub(crate) struct DriverCounts {
 }
 
 impl DriverCounts {
-    pub(crate) fn new() -> Self {
-        Self {
-            fired: AtomicU64::new(0),
-            handed_back: AtomicU64::new(0),
-            held_for_pool: AtomicU64::new(0),
-            wake_ups: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-            lateness: Recorder::new(),
-        }
-    }
-
     /// Adds to a count. Only the driver calls this.
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         // No read-modify-write: there is one writer. Release: pairs with the loads of a snapshot,

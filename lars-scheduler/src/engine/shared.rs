@@ -121,7 +121,7 @@ impl Core {
             tick: settings.tick,
             coalesce: settings.coalesce,
             limit: settings.limit.map(Limit::new),
-            counts: DriverCounts::new(),
+            counts: DriverCounts::default(),
             refused_early: AtomicU64::new(0),
             reporter: Arc::new(reporter),
             driven_by: Mutex::new(None),
