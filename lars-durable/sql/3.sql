@@ -349,17 +349,108 @@ BEGIN
     RETURN check_delay.delay;
 END $$;
 
+-- Which timers a step is for: what is NULL does not matter. All the rest has to hold.
+CREATE TYPE lars.query AS (
+    handler     text,
+    tag         text,
+    states      text[],
+    due_from    timestamptz,
+    due_before  timestamptz,
+    failed_with text,
+    paused      text[],         -- the handlers that are
+    now_is      timestamptz     -- what is due is due at this time
+);
+
+-- A scan of the small table of nodes, which no index helps, seems dear where scans are off. So each
+-- function here that turns them off does not compile either: it would, once for each timer.
+
+-- Refuses what no timer can meet: of the states, at least one must be among those that fit the call.
+CREATE FUNCTION lars.query_of(
+    fits text[], grp text, handler text, tag text, states text[], due_from timestamptz,
+    due_before timestamptz, failed_with text
+) RETURNS lars.query LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    known text[] := '{waiting, due, running, retrying, paused, parked}';
+    word  text;
+BEGIN
+    FOREACH word IN ARRAY coalesce(query_of.states, '{}') LOOP
+        IF word = ANY (known) IS NOT TRUE THEN
+            RAISE invalid_parameter_value USING MESSAGE = format(
+                'states has %L, but each must be one of %s', word, array_to_string(known, ', '));
+        END IF;
+    END LOOP;
+    IF NOT query_of.states && query_of.fits THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'states is %L, but at least 1 of these is needed: %s', query_of.states,
+            array_to_string(query_of.fits, ', '));
+    END IF;
+    IF query_of.due_from >= query_of.due_before THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'due_from is %s, but it must be before due_before, which is %s', query_of.due_from,
+            query_of.due_before);
+    END IF;
+    RETURN (query_of.handler, query_of.tag, query_of.states, query_of.due_from, query_of.due_before,
+            query_of.failed_with,
+            ARRAY(SELECT p.handler FROM lars.paused p WHERE p.grp = query_of.grp), lars.clock());
+END $$;
+
+-- Whether a timer is meant; of a parked one, `reason` says why it is. The same rule as that of the
+-- nodes. It has no settings of its own, so that it becomes part of the statement that asks.
+CREATE FUNCTION lars.is_meant(
+    query lars.query, handler text, tag text, started boolean, deadline timestamptz, attempt int,
+    last_error text, reason text
+) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT (($1).handler IS NULL OR $2 = ($1).handler)
+       AND (($1).tag IS NULL OR coalesce($3 = ($1).tag, false))
+       AND (($1).states IS NULL OR CASE
+            WHEN $8 IS NOT NULL THEN 'parked' = ANY (($1).states)
+            WHEN $4 THEN 'running' = ANY (($1).states)
+            ELSE CASE WHEN $5 <= ($1).now_is THEN 'due' ELSE 'waiting' END = ANY (($1).states)
+                 OR $6 > 0 AND 'retrying' = ANY (($1).states)
+                 OR $2 = ANY (($1).paused) AND 'paused' = ANY (($1).states) END)
+       -- One that never comes due is before the end of time, so that a range without end has it.
+       AND (($1).due_from IS NULL
+            OR least($5, timestamptz '294276-12-31 23:59:59.999999+00') >= ($1).due_from)
+       AND (($1).due_before IS NULL
+            OR least($5, timestamptz '294276-12-31 23:59:59.999999+00') < ($1).due_before)
+       AND (($1).failed_with IS NULL
+            OR coalesce(pg_catalog.strpos($7, ($1).failed_with) > 0, false)
+            OR coalesce(pg_catalog.strpos($8, ($1).failed_with) > 0, false))
+$$;
+
+-- Moves or cancels a timer if it is meant still: 'changed'; 'running', and so not moved, or
+-- cancelled after this run; 'held' by another transaction; or NULL.
+CREATE FUNCTION lars.change_meant(query lars.query, grp text, id bigint, delay interval) RETURNS text
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    meant boolean;
+BEGIN
+    SELECT lars.is_meant(change_meant.query, t.handler, t.tag, t.fence IS NOT NULL, t.deadline,
+                         t.attempt, t.last_error, NULL)
+      INTO meant FROM lars.timer t WHERE t.id = change_meant.id FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN (SELECT 'held' FROM lars.timer t WHERE t.id = change_meant.id);
+    ELSIF NOT meant THEN
+        RETURN NULL;
+    ELSIF lars.change(change_meant.grp, change_meant.id, change_meant.delay) THEN
+        RETURN 'changed';
+    END IF;
+    RETURN 'running';
+END $$;
+
 -- What lars.cancel_all and lars.reset_all do.
 CREATE FUNCTION lars.change_keys(
-    delay interval, grp text, key_prefix text, handler text, after text, most int,
+    delay interval, grp text, key_prefix text, query lars.query, after text, most int,
     OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     -- No key has a character below this one, or so many of that one.
     first text := greatest(change_keys.after || chr(1), change_keys.key_prefix COLLATE "POSIX");
     last  text := change_keys.key_prefix || repeat(chr(1114111), 129);
     before_next text := change_keys.after;
     one record;
+    did text;
 BEGIN
     PERFORM lars.check_group(change_keys.grp);
     PERFORM lars.check_most(change_keys.most);
@@ -369,7 +460,8 @@ BEGIN
     looked_at := 0; changed := 0; running := 0; passed_over := 0;
     FOR one IN
         SELECT t.id, t.key, t.grp = change_keys.grp
-               AND (change_keys.handler IS NULL OR t.handler = change_keys.handler) AS meant
+               AND lars.is_meant(change_keys.query, t.handler, t.tag, t.fence IS NOT NULL,
+                                 t.deadline, t.attempt, t.last_error, NULL) AS meant
           FROM (SELECT * FROM lars.timer t WHERE t.key >= first AND t.key < last
                  ORDER BY t.key, t.grp LIMIT 5001) AS t ORDER BY t.key, t.grp
     LOOP
@@ -383,15 +475,10 @@ BEGIN
         END IF;
         looked_at := looked_at + 1;
         CONTINUE WHEN NOT one.meant;
-        PERFORM FROM lars.timer t WHERE t.id = one.id FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            passed_over := passed_over
-                + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
-        ELSIF lars.change(change_keys.grp, one.id, change_keys.delay) THEN
-            changed := changed + 1;
-        ELSE
-            running := running + 1;
-        END IF;
+        did := lars.change_meant(change_keys.query, change_keys.grp, one.id, change_keys.delay);
+        changed := changed + (did IS NOT DISTINCT FROM 'changed')::int;
+        running := running + (did IS NOT DISTINCT FROM 'running')::int;
+        passed_over := passed_over + (did IS NOT DISTINCT FROM 'held')::int;
     END LOOP;
     -- More may have the last key.
     next := CASE WHEN looked_at > 5000 THEN before_next END;
@@ -399,28 +486,33 @@ END $$;
 
 -- What lars.cancel_tagged and lars.reset_tagged do.
 CREATE FUNCTION lars.change_tagged(
-    delay interval, grp text, tag text, handler text, after text, most int,
+    delay interval, grp text, query lars.query, after text, most int,
     OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
     SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
 DECLARE
     first_id  bigint      := coalesce(split_part(change_tagged.after, '@', 1)::bigint, 0);
     first_due timestamptz :=
         coalesce(split_part(change_tagged.after, '@', 2)::timestamptz, '-infinity');
+    -- It is looked at when it is due, or earlier.
+    last_due  timestamptz := coalesce(change_tagged.query.due_before, 'infinity');
+    wanted    text        := change_tagged.query.tag;
     one record;
+    did text;
 BEGIN
     PERFORM lars.check_group(change_tagged.grp);
     PERFORM lars.check_most(change_tagged.most);
-    IF change_tagged.tag IS NULL THEN
+    IF wanted IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'tag must not be NULL';
     END IF;
     looked_at := 0; changed := 0; running := 0; passed_over := 0;
     FOR one IN
-        SELECT t.id, t.due_at, change_tagged.handler IS NULL
-                               OR t.handler = change_tagged.handler AS meant
+        SELECT t.id, t.due_at,
+               lars.is_meant(change_tagged.query, t.handler, t.tag, t.fence IS NOT NULL,
+                             t.deadline, t.attempt, t.last_error, NULL) AS meant
           FROM lars.timer t
-         WHERE t.tag = change_tagged.tag AND t.grp = change_tagged.grp
-           AND (t.due_at, t.id) > (first_due, first_id)
+         WHERE t.tag = wanted AND t.grp = change_tagged.grp
+           AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
          ORDER BY t.due_at, t.id LIMIT 5001
     LOOP
         IF looked_at >= 5000 OR changed + running + passed_over >= change_tagged.most THEN
@@ -429,57 +521,73 @@ BEGIN
         looked_at := looked_at + 1;
         next := one.id || '@' || one.due_at;
         CONTINUE WHEN NOT one.meant;
-        PERFORM FROM lars.timer t WHERE t.id = one.id FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            passed_over := passed_over
-                + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
-        ELSIF lars.change(change_tagged.grp, one.id, change_tagged.delay) THEN
-            changed := changed + 1;
-        ELSE
-            running := running + 1;
-        END IF;
+        did := lars.change_meant(change_tagged.query, change_tagged.grp, one.id,
+                                 change_tagged.delay);
+        changed := changed + (did IS NOT DISTINCT FROM 'changed')::int;
+        running := running + (did IS NOT DISTINCT FROM 'running')::int;
+        passed_over := passed_over + (did IS NOT DISTINCT FROM 'held')::int;
     END LOOP;
     next := NULL;
 END $$;
 
 -- Cancels the timers whose keys begin with this, a step in each call. It looks at some 5,000 of them
--- at most, from behind the key `after` on, and cancels `most` at most; of one handler, if it is
--- given. `next` is the `after` of the next step, and NULL after the last one. What another
--- transaction holds is passed over.
+-- at most, from behind the key `after` on, and cancels `most` at most. `next` is the `after` of the
+-- next step, and NULL after the last one. What another transaction holds is passed over.
+--
+-- If they are given, it cancels only those of one handler; in one of these states ('waiting', 'due',
+-- 'running', 'retrying', 'paused', as in the API); that may run at `due_from` or later, and before
+-- `due_before`; and whose last failure contains this text.
 CREATE FUNCTION lars.cancel_all(
     grp text, key_prefix text, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
     OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$ SELECT * FROM lars.change_keys(NULL, $1, $2, $3, $4, $5) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.change_keys(NULL, $1, $2, lars.query_of(
+        '{waiting, due, running, retrying, paused}', $1, $3, NULL, $6, $7, $8, $9), $4, $5)
+$$;
 
 -- Moves them to this long from now, in the same way; of a repeat, that is its next run. What runs is
 -- counted, and not changed.
 CREATE FUNCTION lars.reset_all(
     grp text, key_prefix text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
     OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$ SELECT * FROM lars.change_keys(lars.check_delay($3), $1, $2, $4, $5, $6) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.change_keys(lars.check_delay($3), $1, $2, lars.query_of(
+        '{waiting, due, retrying, paused}', $1, $4, NULL, $7, $8, $9, $10), $5, $6)
+$$;
 
 -- Cancels the timers with this tag, in the same way, in the order in which they are due. `after` and
--- `next` are places in it.
+-- `next` are places in it. With `due_before` it does not look at later ones, unless they were moved
+-- there.
 CREATE FUNCTION lars.cancel_tagged(
     grp text, tag text, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
     OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$ SELECT * FROM lars.change_tagged(NULL, $1, $2, $3, $4, $5) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.change_tagged(NULL, $1, lars.query_of(
+        '{waiting, due, running, retrying, paused}', $1, $3, $2, $6, $7, $8, $9), $4, $5)
+$$;
 
 -- Moves them, in the same way.
 CREATE FUNCTION lars.reset_tagged(
     grp text, tag text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
     OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$ SELECT * FROM lars.change_tagged(lars.check_delay($3), $1, $2, $4, $5, $6) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.change_tagged(lars.check_delay($3), $1, lars.query_of(
+        '{waiting, due, retrying, paused}', $1, $4, $2, $7, $8, $9, $10), $5, $6)
+$$;
 
 -- What lars.retry_all and lars.discard_all do.
 CREATE FUNCTION lars.settle_parked(
-    discard boolean, grp text, handler text, failed_with text, tag text, after bigint, most int,
+    discard boolean, grp text, query lars.query, after bigint, most int,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     one record;
 BEGIN
@@ -487,12 +595,8 @@ BEGIN
     PERFORM lars.check_most(settle_parked.most);
     looked_at := 0; changed := 0; passed_over := 0;
     FOR one IN
-        SELECT p.id,
-               (settle_parked.handler IS NULL OR p.handler = settle_parked.handler)
-               AND (settle_parked.tag IS NULL OR coalesce(p.tag = settle_parked.tag, false))
-               AND (settle_parked.failed_with IS NULL
-                    OR strpos(p.reason, settle_parked.failed_with) > 0
-                    OR coalesce(strpos(p.last_error, settle_parked.failed_with), 0) > 0) AS meant
+        SELECT p.id, lars.is_meant(settle_parked.query, p.handler, p.tag, false, p.deadline,
+                                   p.attempt, p.last_error, p.reason) AS meant
           FROM lars.parked p
          WHERE p.grp = settle_parked.grp COLLATE "POSIX" AND p.id > coalesce(settle_parked.after, 0)
          ORDER BY p.id LIMIT 5001
@@ -520,20 +624,28 @@ BEGIN
 END $$;
 
 -- Lets parked timers run again, a step in each call: of one handler, if it is given, those whose
--- failure contains this text, and those with this tag. A step looks at 5,000 timers at most, from
--- behind `after` on, and lets `most` run at most. What another transaction holds, or has a key that is
--- taken, is passed over.
+-- failure contains this text, those with this tag, and those that might have run at `due_from` or
+-- later, and before `due_before`. A step looks at 5,000 timers at most, from behind `after` on, and
+-- lets `most` run at most. What another transaction holds, or has a key that is taken, is passed over.
 CREATE FUNCTION lars.retry_all(
     grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000, tag text DEFAULT NULL,
+    most int DEFAULT 1000, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(false, $1, $2, $3, $6, $4, $5) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.settle_parked(false, $1, lars.query_of(
+        '{parked}', $1, $2, $6, NULL, $7, $8, $3), $4, $5)
+$$;
 
 -- Deletes parked timers, in the same way.
 CREATE FUNCTION lars.discard_all(
     grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000, tag text DEFAULT NULL,
+    most int DEFAULT 1000, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(true, $1, $2, $3, $6, $4, $5) $$;
+) LANGUAGE sql AS $$
+    SELECT * FROM lars.settle_parked(true, $1, lars.query_of(
+        '{parked}', $1, $2, $6, NULL, $7, $8, $3), $4, $5)
+$$;
 
 UPDATE lars.meta SET version = 3;

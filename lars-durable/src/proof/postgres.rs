@@ -7,6 +7,7 @@ mod acknowledging;
 mod actions;
 mod clocks;
 mod cluster;
+mod conditions;
 mod deploy;
 mod ends;
 mod failover;
