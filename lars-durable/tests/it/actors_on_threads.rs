@@ -103,6 +103,7 @@ fn every_message_is_received_by_the_one_copy_of_its_name_when_panics_and_passiva
     // No machine stands still for so long that the lease ends: actors would be killed, and receive
     // again what they had received.
     let builder = Durable::sqlite(directory.file()).lease(Duration::from_secs(600));
+    let builder = builder.call_timeout(LONG);
     let durable = builder.actors(&system, kind).start().unwrap();
     std::thread::scope(|scope| {
         for teller in 0..4 {
@@ -167,6 +168,7 @@ fn an_actor_that_is_occupied_makes_no_other_wait_behind_its_backlog() {
         received: received.clone(),
     });
     let builder = Durable::sqlite(directory.file()).lease(Duration::from_secs(600));
+    let builder = builder.call_timeout(LONG);
     let durable = builder.actors(&system, kind).start().unwrap();
     let tell = |address: &str, number| durable.timers().tell(address, Event::Number(number));
     let backlog: Vec<_> = (0..BACKLOG).map(|it| tell("account/busy", it).submit()).collect();
