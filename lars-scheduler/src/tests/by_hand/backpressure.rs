@@ -473,6 +473,7 @@ fn a_task_that_begins_after_a_sleep_was_announced_and_takes_long_holds_back_like
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "20,000 calls, and Miri takes half an hour")]
 fn a_scheduler_without_backpressure_holds_nobody_back_however_late_it_is() {
     let mut it = with(Backpressure::Off);
     it.be_late(100 * LATE);
