@@ -5,6 +5,7 @@
 #     ci/miri.sh strict           this one
 #     ci/miri.sh trees            the half of that group whose day it is
 #     ci/miri.sh scheduler-trees  one half: of lars-scheduler, or of actor-trees
+#     ci/miri.sh backpressure     its tests count tens of thousands of calls: by hand
 #
 # - strict: code without outside help, under strict provenance, with leaks reported.
 #   (parking_lot's locks turn integers into pointers; std's stand for them here.)
@@ -38,9 +39,14 @@ under_trees() {
 scheduler-trees() {
     under_trees
     cargo +nightly miri test -p lars-scheduler --lib -- \
-        pool:: api::repeat:: timer_driver:: by_hand::
+        pool:: api::repeat:: timer_driver:: by_hand:: --skip backpressure::
     cargo +nightly miri test -p lars-scheduler \
         --test races -- --skip close:: --skip repeat::
+}
+
+backpressure() {
+    under_trees
+    cargo +nightly miri test -p lars-scheduler --lib -- backpressure::
 }
 
 actor-trees() {
@@ -55,12 +61,13 @@ trees() {
     if (($(date +%s) / 86400 % 2)); then actor-trees; else scheduler-trees; fi
 }
 
-if (($# == 0)); then set -- strict scheduler-trees actor-trees; fi
+if (($# == 0)); then set -- strict scheduler-trees actor-trees backpressure; fi
 for group in "$@"; do
     case $group in
-        strict | trees | scheduler-trees | actor-trees) "$group" ;;
+        strict | trees | scheduler-trees | actor-trees | backpressure) "$group" ;;
         *)
-            echo "the groups are strict, trees, scheduler-trees and actor-trees, not '$group'" >&2
+            echo "the groups are strict, trees, scheduler-trees, actor-trees and backpressure," \
+                "not '$group'" >&2
             exit 2
             ;;
     esac
