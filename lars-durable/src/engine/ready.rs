@@ -8,9 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::window::{Key, Resident};
 
-/// Among how many timers without lines one is looked for that may go.
-const LOOKED_AT: usize = 1_000;
-
 /// See the module's documentation.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -68,10 +65,11 @@ impl Ready {
     }
 
     pub(super) fn insert(&mut self, key: Key, resident: Resident) {
-        // It may be another's now: a timer is given to another by its key.
-        self.remove(key);
-        self.timers.insert(key, resident);
+        let before = self.timers.insert(key, resident);
         if let Some(lines) = &mut self.lines {
+            if let Some(before) = before {
+                lines.remove(key, before);
+            }
             lines.insert(key, resident);
         }
     }
@@ -88,18 +86,11 @@ impl Ready {
         self.timers.keys().next_back().copied()
     }
 
-    /// The first that `goes`. If one of a line does not, none behind it does.
+    /// The first, or of several lines the first head that `goes`: if the head of a line does not,
+    /// none behind it does.
     pub(super) fn first(&self, goes: impl Fn(Key, Resident) -> bool) -> Option<Key> {
-        match &self.lines {
-            None => {
-                let mut first = self.timers.iter().take(LOOKED_AT);
-                first.find(|(key, resident)| goes(**key, **resident)).map(|(key, _)| *key)
-            }
-            Some(lines) => {
-                let mut heads = lines.heads.iter();
-                heads.find(|(key, resident)| goes(*key, *resident)).map(|(key, _)| *key)
-            }
-        }
+        let Some(lines) = &self.lines else { return self.timers.keys().next().copied() };
+        lines.heads.iter().find(|(key, resident)| goes(*key, *resident)).map(|(key, _)| *key)
     }
 }
 
@@ -129,7 +120,7 @@ mod tests {
                     assert_eq!(ready.remove(key), model.remove(&key));
                 }
                 let held = lines[rng.usize(..4)];
-                let goes = |_: Key, resident: Resident| resident != held;
+                let goes = |_: Key, resident: Resident| !in_lines || resident != held;
                 let first = model.iter().find(|(key, resident)| goes(**key, **resident));
                 assert_eq!(ready.first(goes), first.map(|(key, _)| *key), "{model:?}");
                 let last = model.keys().next_back().copied();

@@ -422,8 +422,7 @@ impl Node {
                 starts.push(start);
             }
         }
-        let in_order = |place: usize| self.settings.handlers[place].recipient.is_some();
-        let behind = self.runs.held_up(in_order);
+        let behind = self.runs.held_up(|resident| self.has_recipients(resident));
         while starts.len() < places {
             let Some((key, resident)) = self.next_ready(limit, &behind) else { break };
             starts.extend(self.start(key, resident, now));

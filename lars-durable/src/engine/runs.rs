@@ -235,7 +235,8 @@ impl Runs {
         self.ready.get(place).map_or(self.unknown.len(), |ready| ready.len() + self.busy(place))
     }
 
-    /// The first of those that wait for a handler which is `open`, and that `goes`.
+    /// The first of those that wait for a handler which is `open`; where it has lines, one that
+    /// `goes`.
     pub(super) fn first_ready(
         &self,
         open: impl Fn(usize) -> bool,
@@ -251,13 +252,13 @@ impl Runs {
         Some((key, self.ready[place].remove(key)?))
     }
 
-    /// Behind what of quarantine the timers of a recipient wait, if handlers start them `in_order`.
-    pub(super) fn held_up(&self, in_order: impl Fn(usize) -> bool) -> BTreeMap<Resident, Key> {
+    /// Behind what of quarantine the later timers of a recipient wait, where those are `in_order`.
+    pub(super) fn held_up(&self, in_order: impl Fn(Resident) -> bool) -> BTreeMap<Resident, Key> {
         if self.quarantine.len() == 0 {
             return BTreeMap::new();
         }
         let mut first = self.quarantine.first_of_each();
-        first.retain(|resident, _| in_order(usize::from(resident.name)));
+        first.retain(|resident, _| in_order(*resident));
         first
     }
 

@@ -134,7 +134,8 @@ impl<A: DurableActor> Kind<A> {
     }
 
     /// How many messages of this kind may be on their way to actors of this node: as many as runs
-    /// [may be in flight](Builder::max_in_flight), unless it is set; at least 1.
+    /// [may be in flight](Builder::max_in_flight), unless it is set; at least 1. With 3 or more,
+    /// one actor never has all of them.
     pub fn concurrency(mut self, messages: usize) -> Self {
         self.settings.concurrency = messages;
         self
