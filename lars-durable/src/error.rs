@@ -176,8 +176,10 @@ pub enum Refused {
         /// The text, up to 100 characters of it.
         given: String,
     },
-    /// The payloads and keys of a batch are too long.
-    #[error("the batch has {given} bytes of payloads and keys, but at most {max} are allowed")]
+    /// The payloads, keys and tags of a batch are too long.
+    #[error(
+        "the batch has {given} bytes of payloads, keys and tags, but at most {max} are allowed"
+    )]
     BatchBytes {
         /// How many bytes they have.
         given: usize,

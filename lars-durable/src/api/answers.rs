@@ -19,11 +19,11 @@ pub struct Accepted {
 pub enum Placement {
     /// It created a timer.
     New,
-    /// Another timer has the key, or its key is remembered, or the series ends before its first
-    /// run; nothing was changed.
+    /// It changed nothing: another timer has the key, the key is remembered, or the series ends
+    /// before its first run.
     Kept,
-    /// It created a timer that replaces another; or, if the identity is 0, only the other one is
-    /// gone, because the series ends before its first run.
+    /// It created a timer that replaces another. If the identity is 0, it only removed the other
+    /// one, because the series ends before its first run.
     Replaced,
     /// It changed the timer that has the key.
     Updated,

@@ -447,8 +447,8 @@ impl Builder {
         self
     }
 
-    /// How many parked timers the group keeps: the oldest beyond that are deleted, some hundred at
-    /// a time, and asked for once a minute. From 1 to 50,000; all of them unless it is set.
+    /// How many parked timers the group keeps. Once a minute the oldest beyond that are deleted,
+    /// some hundred at a time. From 1 to 50,000; all are kept unless it is set.
     ///
     /// What is parked was accepted and has not had its effect, so nothing deletes it unless you say
     /// so. Say the same on all nodes: on PostgreSQL the one that owns the first bucket deletes, by

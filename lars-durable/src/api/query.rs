@@ -59,8 +59,8 @@ const SHOWN_OF_PLACE: usize = 100;
 /// Which timers: unless something else is said, all of the group.
 ///
 /// A timer has to meet all conditions. What is made, moved or started while the steps go on may be
-/// found or not. Timers are found by their keys, if a prefix is given and no tag, and else in the
-/// order in which they are due (on PostgreSQL, without a tag, of each bucket); parked ones come
+/// found or not. With a prefix and no tag, timers come in the order of their keys; otherwise in the
+/// order in which they are due (on PostgreSQL, without a tag, bucket by bucket). Parked ones come
 /// after all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "it asks nothing by itself"]
@@ -393,7 +393,7 @@ impl Timers {
         self.write(Write::Select { select, act: Act::List }, Listing::of)
     }
 
-    /// [Cancels](Self::cancel) timers, a step. Parked ones are none: those are
+    /// [Cancels](Self::cancel) timers, a step. It leaves parked ones alone: those are
     /// [discarded](Self::discard_all).
     pub fn cancel_all(&self, query: &Query) -> Submitted<Step> {
         self.step(query, "cancel_all", States::ALL.without(States::PARKED), Act::Cancel)

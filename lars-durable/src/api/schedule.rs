@@ -36,7 +36,8 @@ const MAX_PAYLOAD: usize = 65_536;
 /// The most timers of one batch.
 const MAX_BATCH: usize = 65_536;
 
-/// The most bytes of payloads and keys in a batch: one transaction, for which all other calls wait.
+/// The most bytes of payloads, keys and tags in a batch: one transaction, for which all other calls
+/// wait.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
 /// A timer that runs once.
@@ -519,8 +520,8 @@ impl<K: Series> Schedule<K> {
     /// [`OnConflict::Replace`] it ends the series that has the key, but for what is owed to an
     /// update: a run that is overdue, being retried or under way.
     ///
-    /// A run that is moved behind the end, by [`Timers::reset`] or because somebody retries what
-    /// was parked, runs all the same, as the last one.
+    /// A run that [`Timers::reset`], or a retry after it was parked, moves behind the end still
+    /// happens. It is the last one.
     ///
     /// # Examples
     ///
@@ -606,7 +607,7 @@ impl Timers {
     /// # Errors
     ///
     /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers, with
-    /// 16 MiB of payloads and keys in all.
+    /// 16 MiB of payloads, keys and tags in all.
     pub fn schedule_batch<K>(
         &self,
         timers: impl IntoIterator<Item = Schedule<K>>,

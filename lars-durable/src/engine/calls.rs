@@ -46,7 +46,7 @@ const HELD: Micros = Micros::MILLISECOND.times(100);
 /// Why a call does nothing that was made by an actor whose bucket went to another node.
 const LOST: &str = "the bucket has had another owner since";
 
-/// How many bytes of payloads and keys a batch has at most, unless one call has more.
+/// How many bytes of payloads, keys and tags a batch has at most, unless one call has more.
 const LONGEST_BATCH: usize = 4 << 20;
 
 /// See the module's documentation. Its lane is the writer's.
@@ -452,7 +452,7 @@ impl Call {
         }
     }
 
-    /// How many its payloads and keys have.
+    /// How many its payloads, keys and tags have.
     fn bytes(&self) -> usize {
         match &self.write {
             Write::Schedule(timers) => timers.iter().map(NewTimer::bytes).sum(),

@@ -19,7 +19,7 @@ const SLOW_ON_POOL: Duration = Duration::from_secs(1);
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// All settings of a [`Builder`](crate::Builder) that are plain values, for programs that read them
-/// from a file. What is code (an executor, hooks) is set on the builder.
+/// from a file. Executors and hooks are set on the builder.
 ///
 /// Each field means what the builder's method of that name says. The values are checked when the
 /// scheduler is built.

@@ -155,12 +155,12 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// # Errors
     ///
-    /// None with a scheduler of the system's own and without a limit, also while the system is
-    /// being closed: a timer that is started then never fires. Otherwise [`Refusal::Full`] at the
-    /// scheduler's [`max_pending`](crate::Builder::scheduler), unless the timer that it replaces
-    /// has a place and has not fired; and [`Refusal::Stopped`] if the scheduler is
-    /// [somebody else's](crate::Builder::on_scheduler) and has been stopped. The timers are as they
-    /// were then, and the message is dropped.
+    /// With a scheduler of the system's own and without a limit there are none, even while the
+    /// system is being closed; a timer that is started then never fires. Otherwise
+    /// [`Refusal::Full`] at the scheduler's [`max_pending`](crate::Builder::scheduler), unless the
+    /// timer that it replaces has a place and has not fired; and [`Refusal::Stopped`] if the
+    /// scheduler is [somebody else's](crate::Builder::on_scheduler) and has been stopped. After an
+    /// error the timers are as they were, and the message is dropped.
     ///
     /// Do not panic at an error: the actor would stop, and lose what is in its mailbox.
     #[track_caller]
