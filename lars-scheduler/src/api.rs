@@ -10,6 +10,7 @@ pub(crate) mod handle;
 
 pub(crate) mod batch;
 pub(crate) mod close;
+pub(crate) mod lateness;
 pub(crate) mod listing;
 pub(crate) mod run_times;
 pub(crate) mod waits;

@@ -18,6 +18,7 @@ pub(crate) mod slow;
 
 pub(crate) mod raw_task;
 
+pub(crate) mod late;
 pub(crate) mod run_times;
 pub(crate) mod waits;
 

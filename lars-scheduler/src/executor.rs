@@ -17,6 +17,8 @@ use std::fmt;
 
 use crate::base::exclusive::Exclusive;
 use crate::base::identity::{Label, TaskIdentity};
+use crate::base::late::report::Found;
+use crate::base::late::{Cause, Culprit, History, Parts};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_clock::RunClock;
@@ -54,6 +56,8 @@ pub struct Runnable {
     due: u64,
     /// When it was handed to its executor.
     handed_over: u64,
+    /// What came before that, if it was late by then.
+    before: Option<std::sync::Arc<History>>,
     reporter: Option<Arc<Reporter>>,
 }
 
@@ -68,17 +72,18 @@ impl Runnable {
     /// Wraps a body, which learns if it is lost: if an executor drops it without running it.
     pub fn of_body(body: impl TaskBody) -> Self {
         let task = RawTask::new(body, Label::default());
-        Self { task: Exclusive::new(Some(task)), due: NEVER, handed_over: 0, reporter: None }
+        let (handed_over, before) = (0, None);
+        Self { task: Exclusive::new(Some(task)), due: NEVER, handed_over, before, reporter: None }
     }
 
     pub(crate) fn of_scheduler(
         task: RawTask,
         due: u64,
-        handed_over: u64,
+        (handed_over, before): (u64, Option<std::sync::Arc<History>>),
         reporter: &Arc<Reporter>,
     ) -> Self {
         let reporter = Some(Arc::clone(reporter));
-        Self { task: Exclusive::new(Some(task)), due, handed_over, reporter }
+        Self { task: Exclusive::new(Some(task)), due, handed_over, before, reporter }
     }
 
     /// Whose the task is: for an executor's own log, or its queues.
@@ -94,7 +99,7 @@ impl Runnable {
     pub(crate) fn begin(&mut self, runs: &mut RunClock, thread: PoolThread) -> Option<u64> {
         let reporter = self.reporter.as_ref()?;
         let clock = reporter.clock.as_ref()?;
-        runs.begin_job(self.handed_over, clock, reporter);
+        runs.begin_job((self.handed_over, self.before.as_ref()), clock, reporter);
         let late = runs.begin(self.task.get_mut().as_ref()?, self.due, clock, reporter);
         reporter.runs.at(thread).began(late);
         Some(runs.now())
@@ -120,9 +125,35 @@ impl Runnable {
         let reporter = self.reporter.as_ref()?;
         let now = reporter.clock.as_ref()?.now();
         let at = reporter.runs.elsewhere();
-        at.began(now.saturating_sub(self.due));
+        let late = now.saturating_sub(self.due);
+        if late > reporter.late_limit() {
+            self.is_late_elsewhere(now, reporter);
+        }
+        at.began(late);
         at.waited(now.saturating_sub(self.handed_over), 1);
         Some(now)
+    }
+
+    /// The task begins late on another executor, of whose threads nothing is known.
+    #[cold]
+    fn is_late_elsewhere(&self, now: u64, reporter: &Reporter) {
+        // SAFETY: `whose` reads the table and the place, which nobody writes after the task was
+        // made, and both may be read by any thread.
+        let task = unsafe { self.task.shared() };
+        let (Some(late), Some(task)) = (&reporter.late, task) else { return };
+        let from = late.promised(self.due);
+        let nanos = now.saturating_sub(from);
+        if nanos <= late.bound {
+            return;
+        }
+        let handed_over = self.handed_over.clamp(from, now);
+        let mut parts = match &self.before {
+            Some(before) => before.explain(from, handed_over),
+            None => Parts::default().and(Cause::Housekeeping, handed_over - from),
+        };
+        parts.add(Cause::OtherExecutor, Culprit::Nobody, now - handed_over);
+        let who = Culprit::Task(task.whose());
+        late.record.add(&Found { who, late: nanos, parts, count: 1, time: nanos }, now);
     }
 
     /// [Runs](Self::run) the task that has begun on a thread whose clock this is.

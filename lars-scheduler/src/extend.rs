@@ -1,12 +1,12 @@
-//! For those who build a system on a [`Handle`]: what `lars-jobs` uses beyond the scheduler's
-//! ordinary interface.
+//! For those who build a system on a [`Handle`]: what `lars-jobs`, `mini-actor` and `lars-durable`
+//! use beyond the scheduler's ordinary interface.
 //!
 //! A system runs code of its own users, on its own schedule. So it contains their panics as the
 //! scheduler does, hands over work that it has accepted, and learns when its series end. A program
 //! that only schedules needs none of this.
 //!
 //! The contract is that of every public item: this module changes with the version of the crate.
-//! `lars-jobs` uses nothing else that a user could not.
+//! Those crates use nothing else that a user could not.
 //!
 //! | | |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
+//! | [`Latenesses`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
 //!
 //! # Examples
@@ -62,6 +63,7 @@ use crate::executor::task::{CancelHook, HookedBody};
 use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 
+pub use crate::api::lateness::Latenesses;
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
 pub use crate::future::following::Following;
@@ -116,18 +118,18 @@ impl Systems for Handle {
             (RunOn::Executor(executor), _) => &**executor,
             (RunOn::Default, DefaultExecutor::Other(executor)) => &**executor,
             (RunOn::Default, DefaultExecutor::Pool(pool)) => {
-                return hand_over_to_pool(live, pool, task, now, now);
+                return hand_over_to_pool(live, pool, task, now, (now, None));
             }
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, task, now, now);
+        hand_over(live, executor, task, now, (now, None));
     }
 
     fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
         let now = live.clock.now();
         let task = RawTask::new(body, Label::default());
-        hand_over_to_pool(live, &live.pool, task, now, now);
+        hand_over_to_pool(live, &live.pool, task, now, (now, None));
     }
 }
 

@@ -91,6 +91,13 @@ pub mod metrics {
     pub use lars_base::durations::Durations;
 }
 
+/// Why tasks begin late: what [`Handle::lateness`] and [`Builder::on_late`] tell.
+pub mod late {
+    pub use crate::api::lateness::{LateRow, Lateness};
+    pub use crate::base::late::Cause;
+    pub use crate::base::late::report::{Late, LateShare, Who};
+}
+
 /// What the hooks of a [`Builder`] are told: of panics, of slow tasks, and of threads that start.
 pub mod hooks {
     pub use crate::base::panics::{PanicIn, PanicReport};

@@ -7,6 +7,7 @@ use crate::api::close::ClosePolicy;
 use crate::api::settings::Settings;
 use crate::base::backpressure::Backpressure;
 use crate::base::error::ConfigError;
+use crate::base::late::report::{Late, LateHook, Lateness};
 use crate::base::panics::{PanicReport, Reporter};
 use crate::base::slow::{SlowHook, SlowTask, SlowTasks};
 use crate::base::threads::{OnThreadStart, ThreadStart};
@@ -58,6 +59,7 @@ pub struct Builder {
     executor: Option<DefaultExecutor>,
     panic_hook: Option<PanicHook>,
     slow_hook: Option<SlowHook>,
+    late_hook: Option<LateHook>,
     pub(crate) on_thread_start: OnThreadStart,
     /// The pool's own, if it has one.
     on_pool_start: OnThreadStart,
@@ -80,6 +82,7 @@ impl Builder {
             executor: None,
             panic_hook: None,
             slow_hook: None,
+            late_hook: None,
             on_thread_start: OnThreadStart::default(),
             on_pool_start: OnThreadStart::default(),
             capture_spans: false,
@@ -455,6 +458,60 @@ impl Builder {
         self
     }
 
+    /// Finds out why tasks begin late, if they are late by more than `bound`; off by default.
+    ///
+    /// A task is late by what lies between the instant that was promised and its begin. Promised is
+    /// its deadline, rounded up to a [tick](Self::tick_duration), plus the window of
+    /// [`coalesce`](Self::coalesce). [`Handle::lateness`](crate::Handle::lateness) has a table of
+    /// what all late tasks waited for: which tasks ran meanwhile, on which threads, and what the
+    /// machine did. The log gets a line a second, at most. [`on_late`](Self::on_late) is told each
+    /// time.
+    ///
+    /// A task that is punctual costs nothing beyond what its thread notes for itself: what ran
+    /// between two readings of the clock. In virtual time nothing is late.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::late::{Cause, Who};
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+    /// use std::{sync::mpsc, thread, time::Duration};
+    ///
+    /// let ms = Duration::from_millis;
+    /// let (sender, late) = mpsc::channel();
+    /// let scheduler = LightArrayRevolverScheduler::builder()
+    ///     .inline()
+    ///     .explain_late(ms(2))
+    ///     .on_late(move |late| drop(sender.send((late.who.clone(), late.shares.to_vec()))))
+    ///     .build()?;
+    /// let slow = Task::new(move || thread::sleep(ms(50))).named("slow");
+    /// scheduler.schedule_once(ms(10), slow)?;
+    /// scheduler.schedule_once(ms(15), Task::new(|| ()).named("heartbeat"))?;
+    ///
+    /// let (who, shares) = late.recv()?;
+    /// let name = |who: &Who| who.task().and_then(|task| task.name());
+    /// # if name(&who) == Some("heartbeat") {
+    /// assert_eq!(name(&who), Some("heartbeat"));
+    /// let most = &shares[0];
+    /// assert_eq!(most.cause, Cause::InlineTask);
+    /// assert_eq!(most.culprit.as_ref().and_then(name), Some("slow"));
+    /// # }
+    /// # Ok(()) }
+    /// ```
+    pub fn explain_late(mut self, bound: Duration) -> Self {
+        self.settings.explain_late = Some(bound);
+        self
+    }
+
+    /// Calls `hook` with what was late and why, on the thread on which it was late, after it has
+    /// run: an inline task's hook holds up all timers. Nothing calls it without
+    /// [`explain_late`](Self::explain_late). A hook that panics does no harm.
+    pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
+        self.late_hook = Some(Box::new(hook));
+        self
+    }
+
     /// Checks everything, with the defaults that depend on what is built.
     pub(crate) fn check(
         self,
@@ -482,9 +539,12 @@ impl Builder {
         slow.hook = self.slow_hook;
         let mut reporter = Reporter::new(self.panic_hook, slow);
         reporter.times = self.record_run_times.then(Box::default);
+        let (late_hook, coalesce) = (self.late_hook, nanos(given.coalesce));
+        let lateness = |bound| Lateness::new(nanos(bound), tick, coalesce, late_hook);
+        reporter.late = given.explain_late.map(lateness).map(Box::new);
         let settings = CheckedSettings {
             tick,
-            coalesce: nanos(given.coalesce),
+            coalesce,
             lanes: LaneSettings {
                 channels,
                 wheel_after,

@@ -94,6 +94,9 @@ pub struct Settings {
     /// [`Builder::slow_on_pool`](crate::Builder::slow_on_pool); 1 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub slow_on_pool: Duration,
+    /// [`Builder::explain_late`](crate::Builder::explain_late); `None` explains nothing.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub explain_late: Option<Duration>,
 }
 
 impl Settings {
@@ -122,6 +125,7 @@ impl Default for Settings {
             close_policy: ClosePolicy::default(),
             slow_inline: SLOW_INLINE,
             slow_on_pool: SLOW_ON_POOL,
+            explain_late: None,
         }
     }
 }

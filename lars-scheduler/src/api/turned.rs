@@ -106,6 +106,7 @@ impl<'a> Turning<'a> {
     /// Takes in what was scheduled, and fires at most `most` tasks that are due at `now`. If the
     /// scheduler was asked to stop, everything else is handed back after that.
     pub(crate) fn turn(&mut self, now: u64, most: usize) -> Step {
+        self.driver.begins_again();
         let intaken = self.driver.take_in();
         let Turn { fired, next, .. } = self.driver.turn_within(now, most);
         let ended = self.core.stop.is_requested();
@@ -140,6 +141,7 @@ impl<'a> Turning<'a> {
     /// The owner is about to do something else, for as long as it likes.
     pub(crate) fn pause(&mut self) {
         self.driver.pause();
+        self.driver.leaves();
     }
 
     /// Whether the last tasks scheduled nothing that has to come in.

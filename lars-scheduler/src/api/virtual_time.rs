@@ -104,7 +104,8 @@ impl Builder {
     /// because std's cannot be made.
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // Time stands still while a task runs.
-        let timed = self.record_run_times(false).backpressure(Backpressure::Off);
+        let mut timed = self.record_run_times(false).backpressure(Backpressure::Off);
+        timed.settings.explain_late = None;
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.
         let checked = timed.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;

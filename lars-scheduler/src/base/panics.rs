@@ -9,10 +9,12 @@ use lars_base::panics::{dispose, message_of, quietly};
 
 use crate::base::clock::Clock;
 use crate::base::identity::TaskIdentity;
+use crate::base::late::report::Lateness;
 use crate::base::raw_task::Whose;
 use crate::base::run_times::RunTimes;
 use crate::base::runs::RunsByThread;
 use crate::base::slow::{RanOn, SlowTask, SlowTasks};
+use crate::base::tick::NEVER;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
@@ -102,11 +104,19 @@ pub(crate) struct Reporter {
     pub(crate) times: Option<Box<RunTimes>>,
     /// The scheduler's; none beside a scheduler.
     pub(crate) clock: Option<Clock>,
+    /// Why tasks begin late, if somebody wants to know.
+    pub(crate) late: Option<Box<Lateness>>,
 }
 
 debug_fields!(|_it: Reporter|);
 
 impl Reporter {
+    /// The least difference between a deadline and its task's begin with which that may be late.
+    #[inline]
+    pub(crate) fn late_limit(&self) -> u64 {
+        self.late.as_ref().map_or(NEVER, |late| late.limit())
+    }
+
     pub(crate) fn new(hook: Option<PanicHook>, slow: SlowTasks) -> Self {
         let mut new = Self::default();
         (new.hook, new.slow) = (hook, slow);
@@ -250,6 +260,9 @@ impl Drop for Reporter {
         // The last reference may be dropped with a task, on a thread that has more to do.
         quietly(|| drop(self.hook.take()));
         quietly(|| drop(self.slow.hook.take()));
+        if let Some(late) = &mut self.late {
+            late.record.drop_hook();
+        }
     }
 }
 

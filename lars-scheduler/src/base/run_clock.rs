@@ -1,8 +1,11 @@
 //! When each task of a turn begins, from few readings of the clock, and which task took too long.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use crate::base::clock::Clock;
+use crate::base::late::report::{Found, Lateness};
+use crate::base::late::{Cause, Culprit, History, Journal, Parts, View};
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_times::RunTimes;
@@ -50,6 +53,20 @@ pub(crate) struct RunClock {
     noted: usize,
     /// What was noted last does not run here.
     hands_over: bool,
+    why: Option<Box<Why>>,
+}
+
+/// What is kept for a scheduler that explains what is late.
+struct Why {
+    journal: Journal,
+    /// Whose instants the journal has: a pool may serve several schedulers.
+    key: Option<(Instant, u64)>,
+    /// The thread of a pool has had no task since the last reading.
+    idle: bool,
+    /// What the timer thread did before it handed over the tasks that begin now.
+    before: Option<Arc<History>>,
+    /// What was late by the last reading.
+    found: Option<Found>,
 }
 
 debug_fields!(|it: RunClock| thread: it.thread, now: it.now);
@@ -68,6 +85,7 @@ impl RunClock {
             tasks: [const { MaybeUninit::uninit() }; NOTED],
             noted: 0,
             hands_over: false,
+            why: None,
         }
     }
 
@@ -77,16 +95,122 @@ impl RunClock {
     }
 
     /// Tasks that were handed to the pool at `handed_over` are about to begin, after those before
-    /// them have [ended](Self::end).
+    /// them have [ended](Self::end). What came before that, if they were late by then.
     #[inline]
-    pub(crate) fn begin_job(&mut self, handed_over: u64, clock: &Clock, reporter: &Reporter) {
+    pub(crate) fn begin_job(
+        &mut self,
+        (handed_over, before): (u64, Option<&Arc<History>>),
+        clock: &Clock,
+        reporter: &Reporter,
+    ) {
         // One job right after another needs no reading in between.
         let key = clock.key();
         if key.is_none() || self.goes_on != key {
+            let ended = self.now;
             self.begin_turn(clock.now(), reporter);
             self.goes_on = key;
+            self.ends_pause(key, ended);
         }
         self.handed_over = handed_over;
+        if let Some(late) = &reporter.late {
+            self.explain_job(key, before, late);
+        }
+    }
+
+    #[cold]
+    fn explain_job(
+        &mut self,
+        key: Option<(Instant, u64)>,
+        before: Option<&Arc<History>>,
+        late: &Lateness,
+    ) {
+        let why = match &mut self.why {
+            Some(why) if why.key == key => why,
+            other => other.insert(Why::new(late, self.now, key)),
+        };
+        why.before = before.cloned();
+    }
+
+    /// A job begins that does not follow another at once; the one before ended at `ended`.
+    fn ends_pause(&mut self, key: Option<(Instant, u64)>, ended: u64) {
+        if let Some(why) = &mut self.why
+            && std::mem::take(&mut why.idle)
+            && why.key == key
+        {
+            why.journal.slept(ended, self.now);
+        }
+    }
+
+    /// The thread of a pool has nothing to do.
+    #[inline]
+    pub(crate) fn idle(&mut self) {
+        self.interrupt();
+        if let Some(why) = &mut self.why {
+            why.idle = true;
+            let ended = self.now;
+            why.journal.begin_anew(ended);
+        }
+    }
+
+    /// This thread, which turns a driver, has slept from `from` to `to`.
+    pub(crate) fn slept(&mut self, from: u64, to: u64) {
+        if let Some(why) = &mut self.why {
+            why.journal.slept(from, to);
+        }
+    }
+
+    /// The thread that turns a driver did something else.
+    pub(crate) fn was_away(&mut self, from: u64, to: u64) {
+        if let Some(why) = &mut self.why {
+            why.journal.was_away(from, to);
+        }
+    }
+
+    /// What is due could not be reached in that time, because of a thread.
+    pub(crate) fn was_shut_out(&mut self, from: u64, to: u64, thread: Option<Arc<str>>) {
+        if let Some(why) = &mut self.why {
+            why.journal.was_shut_out(from, to, thread);
+        }
+    }
+
+    /// From now on what is late is explained, if `reporter` wants it.
+    #[inline]
+    pub(crate) fn explain(&mut self, now: impl FnOnce() -> u64, reporter: &Reporter) {
+        if let (None, Some(late)) = (&self.why, &reporter.late) {
+            self.why = Some(Why::new(late, now(), None));
+        }
+    }
+
+    /// What this thread, which turns a driver, did before it hands over tasks `now` of which the
+    /// first was due at `deadline`; `None` if that is not late.
+    #[inline]
+    pub(crate) fn history(
+        &mut self,
+        (deadline, now): (u64, u64),
+        held_from: Option<u64>,
+        reporter: &Reporter,
+    ) -> Option<Arc<History>> {
+        let late = reporter.late.as_ref()?;
+        // (What is late by less may still be late when it begins. That part is small.)
+        if now.saturating_sub(deadline) <= late.limit() / 4 {
+            return None;
+        }
+        self.tell_history((late.promised(deadline), now), held_from, reporter)
+    }
+
+    #[cold]
+    fn tell_history(
+        &mut self,
+        (from, now): (u64, u64),
+        held_from: Option<u64>,
+        reporter: &Reporter,
+    ) -> Option<Arc<History>> {
+        // So that what has just run is in it.
+        self.close(now, reporter);
+        (self.now, self.left) = (self.now.max(now), 0);
+        let mut history = self.why.as_mut()?.journal.history(from, now);
+        history.held_from = held_from;
+        Some(Arc::new(history))
     }
 
     /// The next job will not begin right now.
@@ -117,7 +241,36 @@ impl RunClock {
         self.left -= 1;
         let late = self.now.saturating_sub(deadline);
         self.note(task.whose(), late);
+        if late > reporter.late_limit() {
+            self.is_late(task.whose(), deadline, reporter);
+        }
         late
+    }
+
+    /// A task begins later than the tick of its deadline and the bound allow, perhaps.
+    #[cold]
+    fn is_late(&mut self, whose: Whose, deadline: u64, reporter: &Reporter) {
+        let Some(late) = &reporter.late else { return };
+        let (from, now) = (late.promised(deadline), self.now);
+        let nanos = now.saturating_sub(from);
+        if nanos <= late.bound {
+            return;
+        }
+        let Some(why) = &mut self.why else { return };
+        match &mut why.found {
+            Some(found) => {
+                found.count += 1;
+                found.time = found.time.saturating_add(nanos);
+            }
+            None => {
+                let parts = match self.thread {
+                    None => why.journal.explain(from, now, View::Timer),
+                    Some(_) => why.explain_on_pool(from, self.handed_over.clamp(from, now), now),
+                };
+                let who = Culprit::Task(whose);
+                why.found = Some(Found { who, late: nanos, parts, count: 1, time: nanos });
+            }
+        }
     }
 
     /// Like [`begin`](Self::begin), for a task that is handed to an executor now, and runs there.
@@ -160,6 +313,9 @@ impl RunClock {
         if self.noted > 0 {
             self.read(clock, reporter);
             self.left = 0;
+        }
+        if let Some(why) = &mut self.why {
+            why.journal.begin_anew(clock.now());
         }
     }
 
@@ -214,6 +370,9 @@ impl RunClock {
             self.add_to(times, took);
             self.hands_over = false;
         }
+        if let Some(late) = &reporter.late {
+            self.write_down(now, late);
+        }
         if took > reporter.slow.limit(on) {
             self.report(on, took, reporter);
         }
@@ -236,11 +395,45 @@ impl RunClock {
         here.for_each(|(whose, _)| times.add(whose, each));
     }
 
+    /// What ran since the last reading goes into the journal, and what was late is told.
+    #[cold]
+    fn write_down(&mut self, now: u64, late: &Lateness) {
+        let Some(why) = &mut self.why else { return };
+        let tasks = self.tasks[..self.noted.min(NOTED)].iter();
+        // SAFETY: `note` has written the first `noted` of them.
+        let tasks = tasks.map(|task| unsafe { task.assume_init() }.0);
+        why.journal.ran((self.now, now), tasks);
+        if let Some(found) = why.found.take() {
+            late.record.add(&found, now);
+        }
+    }
+
     #[cold]
     fn report(&mut self, on: RanOn, took: u64, reporter: &Reporter) {
         self.careful = CAREFUL;
         let tasks: Vec<_> = self.those_noted().collect();
         reporter.slow_task(on, took, &tasks);
+    }
+}
+
+impl Why {
+    fn new(late: &Lateness, now: u64, key: Option<(Instant, u64)>) -> Box<Self> {
+        let journal = Journal::new(late.bound, now);
+        Box::new(Self { journal, key, idle: false, before: None, found: None })
+    }
+
+    /// Why a task is late that was handed over and begins on this thread of a pool.
+    fn explain_on_pool(&mut self, from: u64, handed_over: u64, now: u64) -> Parts {
+        let mut parts = self.journal.explain(handed_over, now, View::Queue);
+        let Some(before) = &self.before else {
+            return parts.and(Cause::Housekeeping, handed_over - from);
+        };
+        let held = before.waited_for_room_from(from, handed_over);
+        let waited = self.journal.explain(held, handed_over, View::Room);
+        for part in waited.0.into_iter().chain(before.explain(from, held).0) {
+            parts.add(part.cause, part.culprit, part.nanos);
+        }
+        parts
     }
 }
 

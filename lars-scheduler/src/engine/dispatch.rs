@@ -1,8 +1,10 @@
 //! Handing due tasks over.
 
 use crate::base::identity::Label;
+use crate::base::late::History;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
+use crate::base::run_clock::RunClock;
 use crate::engine::shared::{DefaultExecutor, Live};
 use crate::executor::chunk::{CHUNK, Chunks, Timed};
 use crate::executor::pool::Pool;
@@ -21,12 +23,14 @@ pub(crate) struct Batch {
     looks: bool,
     /// Whether tasks were handed over since somebody asked.
     handed_over: bool,
+    /// Since when due tasks have been waiting for room in the queue of the pool, if they have.
+    pub(crate) held_from: Option<u64>,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
         let (tasks, chunks) = (Vec::with_capacity(CHUNK), Chunks::default());
-        Self { tasks, chunks, looks: false, handed_over: false }
+        Self { tasks, chunks, looks: false, handed_over: false, held_from: None }
     }
 
     /// The caller promises that [`look`](Self::look) is called in time from now on.
@@ -44,10 +48,10 @@ impl Batch {
     /// To be called before something that may take long on this thread. Hands over what was added,
     /// and shares the chunks that somebody would have to [look](Self::look) after meanwhile.
     #[inline]
-    pub(crate) fn leave(&mut self, live: &Live) {
+    pub(crate) fn leave(&mut self, live: &Live, runs: &mut RunClock) {
         if let DefaultExecutor::Pool(pool) = &live.executor {
             if !self.tasks.is_empty() {
-                self.hand_over(live, pool);
+                self.hand_over(live, pool, runs);
             }
             self.chunks.share_all(|chunk| pool.share(chunk));
         }
@@ -56,11 +60,17 @@ impl Batch {
     /// Takes a due task to hand it to the pool, the scheduler's default executor. True if it was
     /// handed over.
     #[inline]
-    pub(crate) fn add(&mut self, live: &Live, pool: &Pool, task: RawTask, due: u64) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        (live, pool): (&Live, &Pool),
+        runs: &mut RunClock,
+        task: RawTask,
+        due: u64,
+    ) -> bool {
         self.tasks.push(Timed { task, due });
         let full = self.tasks.len() == CHUNK;
         if full {
-            self.hand_over(live, pool);
+            self.hand_over(live, pool, runs);
         }
         full
     }
@@ -72,9 +82,10 @@ impl Batch {
     ///
     /// The task is neither used nor dropped after this.
     #[inline(always)]
-    pub(crate) unsafe fn run(&mut self, live: &Live, task: &RawTask) {
+    pub(crate) unsafe fn run(&mut self, live: &Live, runs: &mut RunClock, task: &RawTask) {
         // Tasks before it must not wait until it is done.
-        self.leave(live);
+        self.leave(live, runs);
+        runs.run_now(Some(task.whose()));
         // SAFETY: the task is neither used nor dropped after this.
         let run = || unsafe { task.run_in_place() };
         live.reporter.contain_task(task.whose(), PanicIn::Task, run);
@@ -82,11 +93,11 @@ impl Batch {
 
     /// Hands over what was added. Call it at the end of each turn.
     #[inline]
-    pub(crate) fn flush(&mut self, live: &Live) {
+    pub(crate) fn flush(&mut self, live: &Live, runs: &mut RunClock) {
         if !self.tasks.is_empty()
             && let DefaultExecutor::Pool(pool) = &live.executor
         {
-            self.hand_over(live, pool);
+            self.hand_over(live, pool, runs);
         }
     }
 
@@ -96,15 +107,18 @@ impl Batch {
     }
 
     #[inline(never)]
-    fn hand_over(&mut self, live: &Live, pool: &Pool) {
+    fn hand_over(&mut self, live: &Live, pool: &Pool, runs: &mut RunClock) {
         self.handed_over = true;
         let now = live.clock.now();
+        let first = self.tasks.first().map_or(now, |timed| timed.due);
+        let before = runs.history((first, now), self.held_from, &live.reporter);
         if self.tasks.len() == 1 {
-            let one = |timed: Timed| hand_over_to_pool(live, pool, timed.task, timed.due, now);
-            self.tasks.drain(..).for_each(one);
+            if let Some(Timed { task, due }) = self.tasks.pop() {
+                hand_over_to_pool(live, pool, task, due, (now, before));
+            }
             return;
         }
-        let chunk = self.chunks.fill(&mut self.tasks, now, &live.reporter, self.looks);
+        let chunk = self.chunks.fill(&mut self.tasks, (now, before), &live.reporter, self.looks);
         // Accepted tasks run: on the other pool, or, where not a single thread can be started,
         // here.
         for pool in [pool, &live.pool] {
@@ -138,25 +152,34 @@ pub(crate) fn way_of(live: &Live, inline: bool) -> Way<'_> {
     }
 }
 
-/// Hands a task that was due at `due` to an executor `now`, or to a substitute that accepts it.
-pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64, now: u64) {
-    hand_over_by(live, task, due, now, |task| executor.execute(task));
+/// When a task is handed over, and what came before that, if it is late by then.
+pub(crate) type Moment = (u64, Option<std::sync::Arc<History>>);
+
+/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
+pub(crate) fn hand_over(
+    live: &Live,
+    executor: &dyn Executor,
+    task: RawTask,
+    due: u64,
+    moment: Moment,
+) {
+    hand_over_by(live, task, due, moment, |task| executor.execute(task));
 }
 
 /// Hands a task to the scheduler's executor, which is a pool, whether that is full or not.
-pub(crate) fn hand_over_to_pool(live: &Live, pool: &Pool, task: RawTask, due: u64, now: u64) {
-    hand_over_by(live, task, due, now, |task| pool.admit(task));
+pub(crate) fn hand_over_to_pool(live: &Live, pool: &Pool, task: RawTask, due: u64, moment: Moment) {
+    hand_over_by(live, task, due, moment, |task| pool.admit(task));
 }
 
 fn hand_over_by(
     live: &Live,
     task: RawTask,
     due: u64,
-    now: u64,
+    moment: Moment,
     execute: impl FnOnce(Runnable) -> Result<(), Rejected>,
 ) {
     let whose = task.whose();
-    let task = Runnable::of_scheduler(task, due, now, &live.reporter);
+    let task = Runnable::of_scheduler(task, due, moment, &live.reporter);
     let mut rejected: Option<Rejected> = None;
     live.reporter.contain_task(whose, PanicIn::Executor, || rejected = execute(task).err());
     // An accepted task runs, whatever its executor says: on the pool, full or not, or, where not a
@@ -186,7 +209,7 @@ impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
         let Self { body, label, executor, live, due } = self;
         let now = live.clock.now();
-        hand_over(&live, &*executor, RawTask::new(body, label), due, now);
+        hand_over(&live, &*executor, RawTask::new(body, label), due, (now, None));
     }
 
     const HANDS_OVER: bool = true;

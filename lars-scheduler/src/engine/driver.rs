@@ -140,6 +140,8 @@ pub(crate) struct Driver {
     look_at_chunks: Option<u64>,
     /// The listings under way.
     walks: VecDeque<Walk>,
+    /// Since when the event loop that turns the driver has been doing something else.
+    away_from: Option<u64>,
     /// Set once everything was handed back.
     finished: bool,
 }
@@ -177,6 +179,7 @@ impl Driver {
             look_at_pool: None,
             look_at_chunks: None,
             walks: VecDeque::new(),
+            away_from: None,
             finished: false,
         }
     }
@@ -192,6 +195,7 @@ impl Driver {
         if self.live.coalesce == 0 {
             self.batch.begin_to_look();
         }
+        self.explain_here();
         // So producers can wait for it.
         self.meter.begin_to_tell();
     }
@@ -325,7 +329,7 @@ impl Driver {
             seen += 1;
         }
         self.run_row();
-        self.batch.flush(&self.live);
+        self.batch.flush(&self.live, &mut self.runs);
         self.look_at_chunks = self.batch.look(&self.live, self.now);
         self.give_back();
         if self.exact_order {
@@ -395,6 +399,37 @@ impl Driver {
         watched
     }
 
+    /// What is late from now on is explained, if somebody wants to know. To be called on the thread
+    /// that turns the driver, before the turns; again does nothing.
+    pub(crate) fn explain_here(&mut self) {
+        if !self.exact_order {
+            let Self { live, runs, .. } = self;
+            runs.explain(|| live.clock.now(), &live.reporter);
+        }
+    }
+
+    /// The event loop that turns the driver is about to do something else.
+    pub(crate) fn leaves(&mut self) {
+        if self.live.reporter.late.is_some() {
+            self.away_from = Some(self.live.clock.now());
+        }
+    }
+
+    /// The event loop turns the driver again.
+    pub(crate) fn begins_again(&mut self) {
+        self.explain_here();
+        if let Some(from) = self.away_from.take() {
+            self.runs.was_away(from, self.live.clock.now());
+        }
+    }
+
+    /// The timer thread has slept since `from`.
+    pub(crate) fn slept(&mut self, from: u64) {
+        if self.live.reporter.late.is_some() {
+            self.runs.slept(from, self.live.clock.now());
+        }
+    }
+
     /// The timer thread is about to sleep.
     #[inline]
     pub(crate) fn pause(&mut self) {
@@ -438,7 +473,19 @@ impl Driver {
         let bounds = (TAKE_OVER, COLLECT);
         visits.begin((self.now, live.tick), bounds, |entry| free(live, going_back, entry));
         self.meter.taken_in += std::mem::take(&mut visits.taken_in);
+        if !visits.opened.is_empty() {
+            self.note_opened();
+        }
         self.unlink_in_lanes();
+    }
+
+    /// Lanes were entered that could not be entered before.
+    #[cold]
+    fn note_opened(&mut self) {
+        let now = self.live.clock.now();
+        for (since, thread) in self.visits.opened.drain(..) {
+            self.runs.was_shut_out(since, now, thread);
+        }
     }
 
     /// First come entries that do not wait for a tick, but at most half of what is gathered:
@@ -625,18 +672,20 @@ impl Driver {
                     self.row.add(moved_out());
                 } else {
                     // SAFETY: the place is not used after this.
-                    unsafe { self.batch.run(live, task) };
+                    unsafe { self.batch.run(live, &mut self.runs, task) };
                 }
             }
             Way::Pool(pool) => {
                 // (This takes no time that would be worth a note of the run clock: 3 ns a task.)
-                if self.batch.add(live, pool, moved_out(), deadline) {
+                if self.batch.add((live, pool), &mut self.runs, moved_out(), deadline) {
                     self.runs.many_ran();
                 }
             }
             Way::Other(executor) => {
                 self.runs.begin_hand_over(task, deadline, &live.clock, &live.reporter);
-                hand_over(live, executor, moved_out(), deadline, self.runs.now());
+                let now = self.runs.now();
+                let before = self.runs.history((deadline, now), None, &live.reporter);
+                hand_over(live, executor, moved_out(), deadline, (now, before));
             }
         }
     }
@@ -690,7 +739,7 @@ impl Driver {
         }
         self.finished = true;
         let live = Arc::clone(&self.live);
-        self.batch.leave(&live);
+        self.batch.leave(&live, &mut self.runs);
         self.take_in_the_rest(&live);
         // In the order in which `gather` would come to them. The gates stay shut.
         let mut pending = Vec::new();
@@ -758,7 +807,7 @@ impl Drop for Driver {
 #[inline(never)]
 fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunClock) {
     // Tasks fired before them must not wait until they are done.
-    batch.leave(live);
+    batch.leave(live, runs);
     while !row.is_empty() {
         // A task that has run is out of the row, even if it panicked.
         let first = row.first();

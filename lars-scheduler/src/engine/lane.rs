@@ -21,6 +21,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -34,7 +35,8 @@ use crate::engine::place::{KeptMark, TakenIn, drain};
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
 use crate::sync::{
-    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Ordering, UnsafeCell, model_fence,
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, CHECKED, GlobalMutex, Ordering, UnsafeCell,
+    model_fence, with_thread_name,
 };
 
 /// How many entries the first block of a lane has: half a kilobyte, because most threads have few
@@ -167,6 +169,8 @@ pub(crate) struct LaneWheel {
     pub(crate) number: usize,
     /// The wheel that was made before this one, of another lane.
     pub(crate) older: *const LaneWheel,
+    /// The name of the thread that uses it. For what is late because of that thread.
+    thread: GlobalMutex<Option<Arc<str>>>,
 }
 
 // SAFETY: only the party behind the gate touches the wheel, and the lane that `lane` points to
@@ -512,7 +516,19 @@ impl LaneWheel {
             // together.
             number: unsafe { older.as_ref() }.map_or(0, |older| older.number + 1),
             older,
+            thread: GlobalMutex::new(None),
         }))
+    }
+
+    /// The calling thread uses it from now on.
+    pub(crate) fn is_used_here(&self) {
+        let name = with_thread_name(|name| (!name.is_empty()).then(|| Arc::from(name)));
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// The name of the thread that uses it, if it has one.
+    pub(crate) fn thread(&self) -> Option<Arc<str>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn lane(&self) -> &Lane {

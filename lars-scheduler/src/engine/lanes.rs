@@ -314,7 +314,7 @@ impl Lanes {
         // sees the announcement. As a release it publishes the wheel.
         self.wheels.store(wheel, Ordering::SeqCst);
         drop(closed);
-        own.wheel()
+        own.wheel().inspect(|wheel| wheel.is_used_here())
     }
 
     /// The end of a call of a thread without a wheel. If it deserves one and there are no more, it
@@ -350,6 +350,7 @@ impl Lanes {
             Some(lane)
         });
         if let Some(lane) = taken {
+            lane.wheel().into_iter().for_each(LaneWheel::is_used_here);
             remember(self.scheduler, ptr::from_ref(lane).cast());
         }
     }

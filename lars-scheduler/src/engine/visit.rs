@@ -6,6 +6,7 @@
 //! to run.
 
 use std::ptr;
+use std::sync::Arc;
 
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::DueList;
@@ -53,6 +54,8 @@ struct Visit {
     /// Since which instant the lane has been waiting to be entered or drained; [`NEVER`] if it is
     /// not.
     waits_since: u64,
+    /// Since which instant its gate has been found shut; [`NEVER`] if it has not.
+    shut_since: u64,
 }
 
 impl Visit {
@@ -99,6 +102,9 @@ pub(crate) struct Visits {
     /// The lists from which entries are being detached, with the numbers of their visits. Empty
     /// between calls.
     detaching: Vec<(usize, Detaching)>,
+    /// Lanes that were entered after their gates had been found shut: since when, and because of
+    /// which thread. Until this is taken.
+    pub(crate) opened: Vec<(u64, Option<Arc<str>>)>,
 }
 
 impl Visits {
@@ -111,6 +117,7 @@ impl Visits {
             has_more: false,
             taken_in: 0,
             detaching: Vec::new(),
+            opened: Vec::new(),
         }
     }
 
@@ -140,6 +147,7 @@ impl Visits {
                 next: NEVER,
                 uncollected_then: None,
                 waits_since: NEVER,
+                shut_since: NEVER,
             });
             // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
             wheel = unsafe { (*wheel).older };
@@ -244,6 +252,9 @@ impl Visits {
     /// drained; [`NEVER`] if no lane is waiting at `now`.
     pub(crate) fn waiting_since(&mut self, now: u64) -> u64 {
         let since = self.visits.iter_mut().map(|visit| {
+            if visit.stage == Stage::Knocked {
+                visit.shut_since = visit.shut_since.min(now);
+            }
             let waits = visit.stage == Stage::Knocked || !visit.drained;
             visit.waits_since = if waits { visit.waits_since.min(now) } else { NEVER };
             visit.waits_since
@@ -265,6 +276,10 @@ impl Visits {
         (self.has_rest, self.has_more) = (false, false);
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
             visit.lane().begin_visit();
+            if visit.shut_since != NEVER {
+                self.opened.push((visit.shut_since, visit.wheel().thread()));
+                visit.shut_since = NEVER;
+            }
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `free` does
             // not ask for the wheel.
             let (came, next) = unsafe {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 
 use crate::base::identity::TaskIdentity;
+use crate::base::late::History;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::base::run_clock::RunClock;
@@ -61,6 +62,8 @@ pub(crate) struct Chunk {
     shared: AtomicBool,
     /// When the chunk was handed to the pool.
     handed_over: u64,
+    /// What came before that, if some of the tasks were late by then.
+    before: Option<std::sync::Arc<History>>,
     reporter: Arc<Reporter>,
 }
 
@@ -88,7 +91,7 @@ impl Chunks {
     pub(crate) fn fill(
         &mut self,
         tasks: &mut Vec<Timed>,
-        handed_over: u64,
+        (handed_over, before): (u64, Option<std::sync::Arc<History>>),
         reporter: &Arc<Reporter>,
         is_looked_after: bool,
     ) -> SharedChunk {
@@ -96,7 +99,7 @@ impl Chunks {
         let mut chunk = self.take().unwrap_or_else(|| Arc::new(Chunk::new(reporter)));
         let kept = self.under_way.len() + self.claimed.len() < KEPT;
         let alone = Arc::get_mut(&mut chunk).expect("nobody else refers to a chunk that is filled");
-        alone.fill(tasks, handed_over, !(kept && is_looked_after));
+        alone.fill(tasks, (handed_over, before), !(kept && is_looked_after));
         if kept {
             self.looks |= is_looked_after;
             self.under_way.push_back(Arc::clone(&chunk));
@@ -170,17 +173,22 @@ impl Chunk {
     fn new(reporter: &Arc<Reporter>) -> Self {
         let (tasks, claimed) = (Vec::with_capacity(CHUNK), AtomicUsize::new(0));
         let (shared, reporter) = (AtomicBool::new(false), Arc::clone(reporter));
-        Self { tasks, claimed, shared, handed_over: 0, reporter }
+        Self { tasks, claimed, shared, handed_over: 0, before: None, reporter }
     }
 
-    fn fill(&mut self, tasks: &mut Vec<Timed>, handed_over: u64, shared: bool) {
+    fn fill(
+        &mut self,
+        tasks: &mut Vec<Timed>,
+        (handed_over, before): (u64, Option<std::sync::Arc<History>>),
+        shared: bool,
+    ) {
         self.lose_unclaimed();
         self.tasks.clear();
         self.tasks.extend(tasks.drain(..).map(ManuallyDrop::new));
         // Relaxed, both: nobody else refers to the chunk.
         self.claimed.store(0, Ordering::Relaxed);
         self.shared.store(shared, Ordering::Relaxed);
-        self.handed_over = handed_over;
+        (self.handed_over, self.before) = (handed_over, before);
     }
 
     /// Drops unclaimed tasks as lost. There are none if the pool has run to its end.
@@ -189,7 +197,7 @@ impl Chunk {
         let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
         for timed in self.tasks.drain(claimed..) {
             let Timed { task, due } = ManuallyDrop::into_inner(timed);
-            drop(Runnable::of_scheduler(task, due, self.handed_over, &self.reporter));
+            drop(Runnable::of_scheduler(task, due, (self.handed_over, None), &self.reporter));
         }
     }
 
@@ -204,7 +212,8 @@ impl Chunk {
     /// Tasks of the chunk are about to begin on a thread whose clock this is.
     pub(crate) fn begin(&self, runs: &mut RunClock) {
         if let Some(clock) = &self.reporter.clock {
-            runs.begin_job(self.handed_over, clock, &self.reporter);
+            let before = self.before.as_ref();
+            runs.begin_job((self.handed_over, before), clock, &self.reporter);
         }
     }
 

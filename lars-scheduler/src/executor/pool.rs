@@ -566,7 +566,7 @@ impl<'a> Work<'a> {
             if let Some(job) = self.find_patiently() {
                 return Some(job);
             }
-            self.runs.interrupt();
+            self.runs.idle();
             if self.searching {
                 shared.idle.end_search(false, || false);
             }
@@ -590,7 +590,7 @@ impl<'a> Work<'a> {
             }
             if !self.searching {
                 self.searching = true;
-                self.runs.interrupt();
+                self.runs.idle();
                 self.shared.idle.begin_search();
             }
             relax(spins);

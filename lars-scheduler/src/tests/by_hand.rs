@@ -2,6 +2,7 @@
 //! does between two steps of another. So steps that matter only in a race matter in these tests.
 
 mod backpressure;
+mod late;
 mod wheels;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,6 +15,7 @@ use crate::api::listing::TimerQuery;
 use crate::api::pending::StopFuture;
 use crate::base::backpressure::Backpressure;
 use crate::base::clock::Clock;
+use crate::base::late::report::Lateness;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
 use crate::engine::driver::walk::Walked;
@@ -54,6 +56,8 @@ struct Options {
     tick: u64,
     coalesce: u64,
     backpressure: Backpressure,
+    /// From which lateness on it is explained, in nanoseconds.
+    explain: Option<u64>,
 }
 
 impl Default for Options {
@@ -65,6 +69,7 @@ impl Default for Options {
             tick: TICK,
             coalesce: 0,
             backpressure: Backpressure::Off,
+            explain: None,
         }
     }
 }
@@ -93,8 +98,12 @@ impl ByHand {
     }
 
     fn of(options: Options) -> Self {
-        let Options { default, after, most_wheels, tick, coalesce, backpressure } = options;
+        let Options { default, after, most_wheels, tick, coalesce, backpressure, explain } =
+            options;
         let tick = Tick::new(Duration::from_nanos(tick)).unwrap();
+        let mut reporter = Reporter::default();
+        let lateness = |bound| Box::new(Lateness::new(bound, tick, coalesce, None));
+        reporter.late = explain.map(lateness);
         let settings = Settings {
             tick,
             coalesce,
@@ -108,7 +117,7 @@ impl ByHand {
             limit: None,
             backpressure,
             capture_spans: false,
-            reporter: Reporter::default(),
+            reporter,
         };
         let pool = Pool::new("by-hand", 1).unwrap();
         let executors = Executors { default, pool };

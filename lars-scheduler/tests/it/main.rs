@@ -11,6 +11,7 @@ mod futures;
 mod histogram;
 mod identity;
 mod idle;
+mod late;
 mod listing;
 mod lost;
 mod metrics;

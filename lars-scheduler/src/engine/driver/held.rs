@@ -91,7 +91,9 @@ impl Driver {
         if self.held.has_limit() {
             self.held.room = 0;
             self.held.granted = 0;
-            if !self.held.list.is_empty() {
+            if self.held.list.is_empty() {
+                self.batch.held_from = None;
+            } else {
                 self.grant_room_to_first();
             }
         }
@@ -120,6 +122,7 @@ impl Driver {
         }
         if self.held.list.is_empty() {
             self.say_that_the_pool_is_full();
+            self.batch.held_from = Some(self.live.clock.now());
         }
         let mut chain = Detached::default();
         chain.add(entry);
@@ -143,7 +146,7 @@ impl Driver {
         }
         if self.held.room == 0 {
             // What was pushed counts as well.
-            self.batch.flush(&self.live);
+            self.batch.flush(&self.live, &mut self.runs);
             let pool = self.held.pool.as_ref();
             self.held.room = pool.map_or(usize::MAX, |pool| pool.room(false));
         }

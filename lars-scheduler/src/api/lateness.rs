@@ -1,0 +1,190 @@
+//! What began late and why, in a table.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::api::handle::Handle;
+use crate::base::clock::Clock;
+use crate::base::late::report::{Found, Late, LateShare, Record, Sum, Who};
+use crate::base::late::{Cause, Culprit, Parts};
+use lars_base::debug_fields;
+use lars_base::rate::nanos;
+
+/// What began late and why, by cause and culprit. From [`Handle::lateness`] for tasks.
+///
+/// The rows add up to [`total`](Self::total). Its `Display` is a table of the largest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lateness {
+    /// How many began late by more than the bound.
+    pub count: u64,
+    /// How late all of them were together.
+    pub total: Duration,
+    /// How late the latest was, since the beginning.
+    pub longest: Duration,
+    /// What they waited for. The longest comes first.
+    pub rows: Vec<LateRow>,
+}
+
+/// What those that were late waited for, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LateRow {
+    /// Why.
+    pub cause: Cause,
+    /// Who was at fault, if it can be named.
+    pub culprit: Option<Who>,
+    /// For how many this is a reason, among others.
+    pub count: u64,
+    /// For how long, all of them together.
+    pub time: Duration,
+}
+
+type Key = (Cause, Option<Who>);
+
+impl LateRow {
+    fn key(&self) -> Key {
+        (self.cause, self.culprit.clone())
+    }
+}
+
+impl Lateness {
+    pub(crate) fn of(sum: Sum) -> Self {
+        let mut rows: HashMap<Key, LateRow> = HashMap::new();
+        for row in sum.rows {
+            let (cause, culprit) = (row.cause, row.culprit.named());
+            let new = LateRow { cause, culprit, count: 0, time: Duration::ZERO };
+            let all = rows.entry(new.key()).or_insert(new);
+            all.count += row.count;
+            all.time = all.time.saturating_add(Duration::from_nanos(row.time));
+        }
+        Self {
+            count: sum.count,
+            total: Duration::from_nanos(sum.time),
+            longest: Duration::from_nanos(sum.longest),
+            rows: sorted(rows.into_values().collect()),
+        }
+    }
+
+    /// What has been late since `earlier`, which the same system gave before.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before: HashMap<Key, &LateRow> =
+            earlier.rows.iter().map(|row| (row.key(), row)).collect();
+        let grown = |row: &LateRow| {
+            let mut row = row.clone();
+            if let Some(before) = before.get(&row.key()) {
+                row.count = row.count.saturating_sub(before.count);
+                row.time = row.time.saturating_sub(before.time);
+            }
+            row
+        };
+        let rows = self.rows.iter().map(grown).filter(|row| row.count > 0).collect();
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            total: self.total.saturating_sub(earlier.total),
+            longest: self.longest,
+            rows: sorted(rows),
+        }
+    }
+}
+
+fn sorted(mut rows: Vec<LateRow>) -> Vec<LateRow> {
+    rows.sort_by(|one, other| other.time.cmp(&one.time).then_with(|| one.cause.cmp(&other.cause)));
+    rows
+}
+
+impl fmt::Display for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, total, longest, rows } = self;
+        writeln!(f, "{count} began late, {total:.1?} in all, the latest by {longest:.1?}")?;
+        for row in rows.iter().take(10) {
+            let percent = 100.0 * row.time.as_secs_f64() / total.as_secs_f64().max(f64::EPSILON);
+            write!(f, "{percent:5.1} %  {}", row.cause.as_str())?;
+            match &row.culprit {
+                Some(culprit) => writeln!(f, ": {culprit}")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What began late in a system that is built on a scheduler, as [`Lateness`] has it for tasks.
+///
+/// It keeps the sums, writes at most one line a second to the log, and calls a hook. Any thread may
+/// use it; threads rarely meet in it.
+pub struct Latenesses {
+    /// In nanoseconds.
+    bound: u64,
+    record: Record,
+    /// For the pauses of the log.
+    clock: Clock,
+}
+
+debug_fields!(|it: Latenesses| bound: it.bound);
+
+impl Latenesses {
+    /// Nothing is late yet, and later than `bound` will be.
+    pub fn new(bound: Duration) -> Self {
+        Self { bound: nanos(bound), record: Record::new(None), clock: Clock::system() }
+    }
+
+    /// Has `hook` called by [`add`](Self::add). If it panics, that does no harm.
+    pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
+        self.record = Record::new(Some(Box::new(hook)));
+        self
+    }
+
+    /// How late something has to be.
+    pub fn bound(&self) -> Duration {
+        Duration::from_nanos(self.bound)
+    }
+
+    /// Something began so late. What `shares` leave over is [`Cause::Unknown`]; what they have too
+    /// much is cut off at the end. Later than the bound or not, it is recorded.
+    pub fn add(&self, who: Who, lateness: Duration, shares: impl IntoIterator<Item = LateShare>) {
+        let late = nanos(lateness);
+        let (mut parts, mut left) = (Parts::default(), late);
+        for LateShare { cause, culprit, time } in shares {
+            let own = nanos(time).min(left);
+            parts.add(cause, culprit.map_or(Culprit::Nobody, Culprit::Who), own);
+            left -= own;
+        }
+        parts.add(Cause::Unknown, Culprit::Nobody, left);
+        let who = Culprit::Who(who);
+        let found = Found { who, late, parts, count: 1, time: late };
+        self.record.add(&found, self.clock.now());
+    }
+
+    /// All that was recorded.
+    pub fn table(&self) -> Lateness {
+        Lateness::of(self.record.all())
+    }
+}
+
+impl Handle {
+    /// Why tasks began late, since the scheduler was built, by cause and culprit. Empty unless
+    /// [`Builder::explain_late`](crate::Builder::explain_late) is on.
+    ///
+    /// For an interval, take [the difference](Lateness::since) of two. Takes no lock that is held
+    /// for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let builder = LightArrayRevolverScheduler::builder();
+    /// let scheduler = builder.explain_late(Duration::from_millis(5)).build()?;
+    /// let an_hour_ago = scheduler.lateness();
+    /// print!("{}", scheduler.lateness().since(&an_hour_ago));
+    /// # Ok(()) }
+    /// ```
+    pub fn lateness(&self) -> Lateness {
+        let sum = self.core().reporter.late.as_ref().map(|late| late.record.all());
+        Lateness::of(sum.unwrap_or_default())
+    }
+}

@@ -1,0 +1,285 @@
+//! What is known of all that was late: by cause and culprit, for a table, a hook and the log.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use super::{Cause, Culprit, Part, Parts};
+use crate::base::identity::TaskIdentity;
+use crate::base::tick::Tick;
+use crate::sync::{AtomicU64, Mutex, Ordering, thread_slot};
+use lars_base::debug_fields;
+use lars_base::panics::quietly;
+
+/// In so many parts, so that threads that run tasks rarely meet.
+const PARTS: usize = 16;
+/// How many rows a part has at most. What comes after that has no culprit.
+const ROWS: usize = 1024;
+/// How long after a line in the log the next one may come, in nanoseconds.
+const PAUSE: u64 = 1_000_000_000;
+
+/// Who was late, or was the reason for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Who {
+    /// A task of a scheduler.
+    Task(TaskIdentity),
+    /// A thread, by its name.
+    Thread(Arc<str>),
+    /// What another system names: an actor and a message, a durable handler, a node.
+    Named(Arc<str>),
+}
+
+impl Who {
+    /// The task, if it is one.
+    pub fn task(&self) -> Option<TaskIdentity> {
+        match self {
+            Self::Task(task) => Some(*task),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Task(task) => task.fmt(f),
+            Self::Thread(name) => write!(f, "thread `{name}`"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A part of a lateness: a cause, who was at fault, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LateShare {
+    /// Why.
+    pub cause: Cause,
+    /// Who was at fault, if it can be named.
+    pub culprit: Option<Who>,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// What began late, as told to the hook of [`Builder::on_late`](crate::Builder::on_late).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Late<'a> {
+    /// Who began late.
+    pub who: &'a Who,
+    /// How much later it began than is promised. For a task: after its deadline, rounded up to a
+    /// tick, and [`Builder::coalesce`](crate::Builder::coalesce).
+    pub lateness: Duration,
+    /// For how many it stands: those that were late by the same reading of the clock.
+    pub count: u64,
+    /// Why. They add up to the lateness; the largest comes first.
+    pub shares: &'a [LateShare],
+}
+
+pub(crate) type LateHook = Box<dyn Fn(&Late<'_>) + Send + Sync>;
+
+/// What was late for one reason.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) cause: Cause,
+    pub(crate) culprit: Culprit,
+    pub(crate) count: u64,
+    /// In nanoseconds.
+    pub(crate) time: u64,
+}
+
+/// What the culprit of a row is told by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Task(usize, usize),
+    Who(Who),
+    Nobody,
+}
+
+impl From<&Culprit> for Key {
+    fn from(culprit: &Culprit) -> Self {
+        match culprit {
+            Culprit::Task(whose) => {
+                let (table, place) = whose.key();
+                Self::Task(table, place)
+            }
+            Culprit::Who(who) => Self::Who(who.clone()),
+            Culprit::Nobody => Self::Nobody,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    count: u64,
+    time: u64,
+    longest: u64,
+    rows: HashMap<(Cause, Key), Row>,
+}
+
+/// All sums of one scheduler.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sum {
+    pub(crate) count: u64,
+    pub(crate) time: u64,
+    pub(crate) longest: u64,
+    /// One cause and culprit may come several times.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What was late in one system, by cause and culprit.
+#[derive(Default)]
+pub(crate) struct Record {
+    parts: [CachePadded<Mutex<Sums>>; PARTS],
+    hook: Option<LateHook>,
+    /// When the log may have its next line.
+    log_at: AtomicU64,
+}
+
+/// From when on a task of one scheduler is late, and what is known of those that were.
+pub(crate) struct Lateness {
+    /// How much later than promised a task may begin before it is late, in nanoseconds.
+    pub(crate) bound: u64,
+    tick: Tick,
+    coalesce: u64,
+    pub(crate) record: Record,
+}
+
+debug_fields!(|it: Lateness| bound: it.bound);
+
+/// What began late by the same reading of the clock.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) who: Culprit,
+    /// How late the first of them was, in nanoseconds, and why.
+    pub(crate) late: u64,
+    pub(crate) parts: Parts,
+    pub(crate) count: u64,
+    /// How late all of them were together.
+    pub(crate) time: u64,
+}
+
+impl Lateness {
+    pub(crate) fn new(bound: u64, tick: Tick, coalesce: u64, hook: Option<LateHook>) -> Self {
+        Self { bound, tick, coalesce, record: Record::new(hook) }
+    }
+
+    /// The least difference between a deadline and its task's begin with which that may be late.
+    pub(crate) fn limit(&self) -> u64 {
+        self.bound.saturating_add(self.coalesce)
+    }
+
+    /// By when a task of this deadline should begin.
+    pub(crate) fn promised(&self, deadline: u64) -> u64 {
+        let tick = self.tick.at_or_after(deadline);
+        self.tick.start_of(tick).saturating_add(self.coalesce)
+    }
+}
+
+impl Record {
+    pub(crate) fn new(hook: Option<LateHook>) -> Self {
+        Self { hook, ..Self::default() }
+    }
+
+    /// Adds to the sums what was found, and says so.
+    #[cold]
+    pub(crate) fn add(&self, found: &Found, now: u64) {
+        let mut sums = self.parts[thread_slot() % PARTS].lock();
+        sums.count += found.count;
+        sums.time = sums.time.saturating_add(found.time);
+        sums.longest = sums.longest.max(found.late);
+        for part in &found.parts.0 {
+            let mut key = (part.cause, Key::from(&part.culprit));
+            let mut culprit = part.culprit.clone();
+            if sums.rows.len() >= ROWS && !sums.rows.contains_key(&key) {
+                (key.1, culprit) = (Key::Nobody, Culprit::Nobody);
+            }
+            let new = Row { cause: part.cause, culprit, count: 0, time: 0 };
+            let row = sums.rows.entry(key).or_insert(new);
+            row.count += found.count;
+            // Each of them counts with its own lateness, in the proportions of the first.
+            let share = u128::from(part.nanos) * u128::from(found.time) / u128::from(found.late);
+            row.time = row.time.saturating_add(share as u64);
+        }
+        drop(sums);
+        self.tell(found, now);
+    }
+
+    fn tell(&self, found: &Found, now: u64) {
+        // Relaxed: at worst two threads write a line each.
+        let logs = self.log_at.load(Ordering::Relaxed) <= now;
+        if !logs && self.hook.is_none() {
+            return;
+        }
+        let Some(who) = found.who.named() else { return };
+        let lateness = Duration::from_nanos(found.late);
+        let mut shares: Vec<_> = found.parts.0.iter().map(Part::share).collect();
+        shares.sort_by_key(|share| std::cmp::Reverse(share.time));
+        if logs {
+            self.log_at.store(now.saturating_add(PAUSE), Ordering::Relaxed);
+            quietly(|| {
+                let (because, count) = (Shares(&shares), found.count);
+                tracing::warn!(
+                    target: "lars_scheduler", %who, ?lateness, count, %because, "began late"
+                );
+            });
+        }
+        if let Some(hook) = &self.hook {
+            let late = Late { who: &who, lateness, count: found.count, shares: &shares };
+            quietly(|| hook(&late));
+        }
+    }
+
+    pub(crate) fn all(&self) -> Sum {
+        let mut all = Sum::default();
+        for part in &self.parts {
+            let part = part.lock();
+            all.count += part.count;
+            all.time = all.time.saturating_add(part.time);
+            all.longest = all.longest.max(part.longest);
+            all.rows.extend(part.rows.values().cloned());
+        }
+        all
+    }
+
+    /// The last reference to the scheduler may be dropped where a panic would do harm.
+    pub(crate) fn drop_hook(&mut self) {
+        quietly(|| drop(self.hook.take()));
+    }
+}
+
+impl Part {
+    fn share(&self) -> LateShare {
+        let (cause, culprit) = (self.cause, self.culprit.named());
+        LateShare { cause, culprit, time: Duration::from_nanos(self.nanos) }
+    }
+}
+
+impl Culprit {
+    pub(crate) fn named(&self) -> Option<Who> {
+        match self {
+            Self::Task(whose) => Some(Who::Task(whose.identity())),
+            Self::Who(who) => Some(who.clone()),
+            Self::Nobody => None,
+        }
+    }
+}
+
+/// The largest shares, for a line of the log.
+struct Shares<'a>(&'a [LateShare]);
+
+impl fmt::Display for Shares<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, share) in self.0.iter().take(3).enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{:.1?}: {}", share.time, share.cause.as_str())?;
+            if let Some(culprit) = &share.culprit {
+                write!(f, " ({culprit})")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Why tasks begin late, with real threads. Other programs may make them later still, so these
+//! tests ask for what must be in a share at least, together with what the machine took.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use lars_scheduler::late::{Cause, LateShare};
+use lars_scheduler::{Builder, LightArrayRevolverScheduler, Task};
+
+const BOUND: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_millis(40);
+/// A deadline is rounded up by that much at most, and a timer is not late before that.
+const TICK: Duration = Duration::from_millis(1);
+
+struct Told {
+    task: Option<&'static str>,
+    lateness: Duration,
+    shares: Vec<LateShare>,
+}
+
+/// A builder that explains, and what it explains.
+fn explaining() -> (Builder, Receiver<Told>) {
+    let (sender, told) = channel();
+    let builder = LightArrayRevolverScheduler::builder().explain_late(BOUND).on_late(move |late| {
+        let task = late.who.task().and_then(|task| task.name());
+        let (lateness, shares) = (late.lateness, late.shares.to_vec());
+        drop(sender.send(Told { task, lateness, shares }));
+    });
+    (builder, told)
+}
+
+/// Waits until this task is told, and checks that its shares add up.
+fn told_of(told: &Receiver<Told>, name: &str) -> Told {
+    let found = told.iter().find(|told| told.task == Some(name)).expect("the hook is alive");
+    let sum: Duration = found.shares.iter().map(|share| share.time).sum();
+    assert_eq!(sum, found.lateness, "{:?}", found.shares);
+    found
+}
+
+/// The time of a cause and a culprit, and what the machine took beside it.
+fn time_of(told: &Told, cause: Cause, culprit: Option<&str>) -> Duration {
+    let machine = |cause| {
+        use Cause::{Overslept, Processor, Stolen, Throttled, Unknown};
+        matches!(cause, Processor | Throttled | Stolen | Overslept | Unknown)
+    };
+    let is_named = |share: &&LateShare| {
+        let name = share.culprit.as_ref().and_then(|who| who.task()?.name());
+        machine(share.cause) || share.cause == cause && name == culprit
+    };
+    told.shares.iter().filter(is_named).map(|share| share.time).sum()
+}
+
+fn sleeps(name: &'static str) -> Task<impl FnOnce() + Send> {
+    Task::new(|| thread::sleep(LONG)).named(name)
+}
+
+#[test]
+fn behind_an_inline_task_that_sleeps_a_timer_is_late_by_that_task() {
+    let (builder, told) = explaining();
+    let scheduler = builder.inline().build().unwrap();
+    let ms = Duration::from_millis;
+    // Both are there before the first is due, or else the second is not late.
+    for lead in (0..).map(|step| ms(20 << step)) {
+        let _ = scheduler.schedule_once(lead, sleeps("sleeps")).unwrap();
+        let late = Task::new(|| ()).named("late");
+        let second = scheduler.schedule_once(lead + ms(2), late).unwrap();
+        while scheduler.metrics().pending > 0 {
+            thread::yield_now();
+        }
+        drop(second);
+        let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+        let Ok(found) = told.try_recv() else { continue };
+        assert_eq!(found.task, Some("late"));
+        let sum: Duration = found.shares.iter().map(|share| share.time).sum();
+        assert_eq!(sum, found.lateness);
+        assert!(time_of(&found, Cause::InlineTask, Some("sleeps")) >= LONG - ms(10));
+        return;
+    }
+}
+
+#[test]
+fn while_the_only_thread_of_the_pool_is_in_a_task_timers_are_late_by_that_task() {
+    let (builder, told) = explaining();
+    let scheduler = builder.pool(|pool| pool.threads(1)).build().unwrap();
+    let (release, held) = channel::<()>();
+    let holds = Task::new(move || {
+        let _ = held.recv();
+    })
+    .named("holds");
+    let _ = scheduler.schedule_once(Duration::ZERO, holds).unwrap();
+    while scheduler.metrics().pool.running == 0 {
+        thread::yield_now();
+    }
+    let _ = scheduler.schedule_once(Duration::ZERO, Task::new(|| ()).named("late")).unwrap();
+    while scheduler.metrics().pool.queued == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(LONG);
+    drop(release);
+    let found = told_of(&told, "late");
+    assert!(time_of(&found, Cause::PoolBusy, Some("holds")) >= LONG - TICK, "{:?}", found.shares);
+}
+
+#[test]
+fn while_the_queue_of_the_pool_is_full_timers_are_late_by_what_the_pool_does() {
+    let (builder, told) = explaining();
+    let scheduler = builder.pool(|pool| pool.threads(1).queue(1)).build().unwrap();
+    let (release, held) = channel::<()>();
+    let holds = Task::new(move || {
+        let _ = held.recv();
+    })
+    .named("holds");
+    let _ = scheduler.schedule_once(Duration::ZERO, holds).unwrap();
+    while scheduler.metrics().pool.running == 0 {
+        thread::yield_now();
+    }
+    for name in ["queued", "held"] {
+        let _ = scheduler.schedule_once(Duration::ZERO, Task::new(|| ()).named(name)).unwrap();
+    }
+    while scheduler.metrics().held_for_pool == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(LONG);
+    drop(release);
+    let found = told_of(&told, "held");
+    assert!(time_of(&found, Cause::PoolFull, Some("holds")) >= LONG - TICK, "{:?}", found.shares);
+}
+
+#[test]
+fn without_a_bound_nothing_is_told_and_the_table_is_empty() {
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .inline()
+        .on_late(|_| panic!("nobody asked for it"))
+        .build()
+        .unwrap();
+    let _ = scheduler.schedule_once(Duration::ZERO, sleeps("sleeps")).unwrap();
+    let _ = scheduler.schedule_once(Duration::from_millis(5), || ()).unwrap();
+    while scheduler.metrics().fired < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(scheduler.lateness(), lars_scheduler::late::Lateness::default());
+}
