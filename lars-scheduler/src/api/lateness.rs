@@ -17,6 +17,8 @@ use lars_base::rate::nanos;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lateness {
+    /// How late something has to be to be in it. `None` if nobody watches.
+    pub bound: Option<Duration>,
     /// How many began late by more than the bound.
     pub count: u64,
     /// How late all of them were together.
@@ -37,6 +39,8 @@ pub struct LateRow {
     pub culprit: Option<Who>,
     /// For how many this is a reason, among others.
     pub count: u64,
+    /// For how many it is the largest one. Over all rows they add up to [`Lateness::count`].
+    pub mainly: u64,
     /// For how long, all of them together.
     pub time: Duration,
 }
@@ -50,16 +54,18 @@ impl LateRow {
 }
 
 impl Lateness {
-    pub(crate) fn of(sum: Sum) -> Self {
+    pub(crate) fn of(bound: u64, sum: Sum) -> Self {
         let mut rows: HashMap<Key, LateRow> = HashMap::new();
         for row in sum.rows {
             let (cause, culprit) = (row.cause, row.culprit.named());
-            let new = LateRow { cause, culprit, count: 0, time: Duration::ZERO };
+            let new = LateRow { cause, culprit, count: 0, mainly: 0, time: Duration::ZERO };
             let all = rows.entry(new.key()).or_insert(new);
             all.count += row.count;
+            all.mainly += row.mainly;
             all.time = all.time.saturating_add(Duration::from_nanos(row.time));
         }
         Self {
+            bound: Some(Duration::from_nanos(bound)),
             count: sum.count,
             total: Duration::from_nanos(sum.time),
             longest: Duration::from_nanos(sum.longest),
@@ -75,12 +81,14 @@ impl Lateness {
             let mut row = row.clone();
             if let Some(before) = before.get(&row.key()) {
                 row.count = row.count.saturating_sub(before.count);
+                row.mainly = row.mainly.saturating_sub(before.mainly);
                 row.time = row.time.saturating_sub(before.time);
             }
             row
         };
         let rows = self.rows.iter().map(grown).filter(|row| row.count > 0).collect();
         Self {
+            bound: self.bound,
             count: self.count.saturating_sub(earlier.count),
             total: self.total.saturating_sub(earlier.total),
             longest: self.longest,
@@ -96,7 +104,7 @@ fn sorted(mut rows: Vec<LateRow>) -> Vec<LateRow> {
 
 impl fmt::Display for Lateness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, total, longest, rows } = self;
+        let Self { count, total, longest, rows, .. } = self;
         writeln!(f, "{count} began late, {total:.1?} in all, the latest by {longest:.1?}")?;
         for row in rows.iter().take(10) {
             let percent = 100.0 * row.time.as_secs_f64() / total.as_secs_f64().max(f64::EPSILON);
@@ -159,7 +167,7 @@ impl Latenesses {
 
     /// All that was recorded.
     pub fn table(&self) -> Lateness {
-        Lateness::of(self.record.all())
+        Lateness::of(self.bound, self.record.all())
     }
 }
 
@@ -184,7 +192,7 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     pub fn lateness(&self) -> Lateness {
-        let sum = self.core().reporter.late.as_ref().map(|late| late.record.all());
-        Lateness::of(sum.unwrap_or_default())
+        let late = self.core().reporter.late.as_ref();
+        late.map(|late| Lateness::of(late.bound, late.record.all())).unwrap_or_default()
     }
 }

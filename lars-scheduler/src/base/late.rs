@@ -108,6 +108,34 @@ impl Cause {
             Self::Unknown => "unknown",
         }
     }
+
+    /// In one word of small letters and `_`, as the label of a metric.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::InlineTask => "inline_task",
+            Self::TasksBefore => "tasks_before",
+            Self::PoolBusy => "pool_busy",
+            Self::PoolFull => "pool_full",
+            Self::OtherExecutor => "other_executor",
+            Self::Gate => "gate",
+            Self::Housekeeping => "housekeeping",
+            Self::EventLoop => "event_loop",
+            Self::Processor => "processor",
+            Self::Throttled => "throttled",
+            Self::Stolen => "stolen",
+            Self::Suspended => "suspended",
+            Self::Overslept => "overslept",
+            Self::ActorBusy => "actor_busy",
+            Self::MessagesBefore => "messages_before",
+            Self::DispatcherBusy => "dispatcher_busy",
+            Self::Store => "store",
+            Self::HandlerFull => "handler_full",
+            Self::NodeFull => "node_full",
+            Self::NoOwner => "no_owner",
+            Self::Timer => "timer",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// How many pieces of time a journal keeps. A busy thread has one for each sixteenth of the bound.

@@ -36,6 +36,7 @@ fn other_settings() -> Settings {
     settings.close_policy = ClosePolicy::RunNone;
     settings.slow_inline = Duration::MAX;
     settings.slow_on_pool = Duration::from_secs(86_400 * 40);
+    settings.explain_late = Some(Duration::from_micros(5_500));
     settings
 }
 

@@ -87,6 +87,8 @@ pub(crate) struct Row {
     pub(crate) cause: Cause,
     pub(crate) culprit: Culprit,
     pub(crate) count: u64,
+    /// For how many it was the largest part.
+    pub(crate) mainly: u64,
     /// In nanoseconds.
     pub(crate) time: u64,
 }
@@ -191,15 +193,18 @@ impl Record {
         sums.count += found.count;
         sums.time = sums.time.saturating_add(found.time);
         sums.longest = sums.longest.max(found.late);
-        for part in &found.parts.0 {
+        let parts = &found.parts.0;
+        let largest = (0..parts.len()).max_by_key(|&place| parts[place].nanos);
+        for (place, part) in parts.iter().enumerate() {
             let mut key = (part.cause, Key::from(&part.culprit));
             let mut culprit = part.culprit.clone();
             if sums.rows.len() >= ROWS && !sums.rows.contains_key(&key) {
                 (key.1, culprit) = (Key::Nobody, Culprit::Nobody);
             }
-            let new = Row { cause: part.cause, culprit, count: 0, time: 0 };
+            let new = Row { cause: part.cause, culprit, count: 0, mainly: 0, time: 0 };
             let row = sums.rows.entry(key).or_insert(new);
             row.count += found.count;
+            row.mainly += if largest == Some(place) { found.count } else { 0 };
             // Each of them counts with its own lateness, in the proportions of the first.
             let share = u128::from(part.nanos) * u128::from(found.time) / u128::from(found.late);
             row.time = row.time.saturating_add(share as u64);

@@ -31,6 +31,8 @@ fn rows(it: &mut ByHand) -> Vec<(Cause, Option<&'static str>, u128)> {
     let all = it.handle.lateness();
     let sum: Duration = all.rows.iter().map(|row| row.time).sum();
     assert_eq!(sum, all.total, "{all}");
+    assert_eq!(all.rows.iter().map(|row| row.mainly).sum::<u64>(), all.count, "{all}");
+    assert_eq!(all.bound, Some(Duration::from_nanos(BOUND)));
     let row = |row: &crate::late::LateRow| {
         let name = row.culprit.as_ref().and_then(|who| who.task()?.name());
         (row.cause, name, row.time.as_nanos())
@@ -153,7 +155,8 @@ fn the_difference_of_two_tables_has_what_came_between_them() {
     late(&mut it, "other");
     let _ = rows(&mut it);
     let since = it.handle.lateness().since(&earlier);
-    assert_eq!(since.count, 1);
+    assert_eq!((since.bound, since.count), (earlier.bound, 1));
+    assert_eq!(since.rows.iter().map(|row| row.mainly).sum::<u64>(), 1);
     let names: Vec<_> =
         since.rows.iter().filter_map(|row| row.culprit.as_ref()?.task()?.name()).collect();
     assert_eq!(names, ["other"]);
