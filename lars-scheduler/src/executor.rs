@@ -17,8 +17,10 @@ use std::fmt;
 
 use crate::base::exclusive::Exclusive;
 use crate::base::identity::{Label, TaskIdentity};
+use crate::base::late::Cause;
+use crate::base::late::journal::History;
+use crate::base::late::parts::{Culprit, Parts};
 use crate::base::late::report::Found;
-use crate::base::late::{Cause, Culprit, History, Parts};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_clock::RunClock;

@@ -106,6 +106,16 @@ impl Clock {
         }
     }
 
+    /// The instant at which it showed zero. Clocks with the same one show the same time.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    /// Whether a test moves it.
+    pub(crate) fn is_manual(&self) -> bool {
+        matches!(self.source, Source::Manual(_))
+    }
+
     /// Moves a manual clock forwards to `instant`; never back, and not beyond its range.
     pub(crate) fn set(&self, instant: u64) {
         if let Source::Manual(manual) = &self.source {

@@ -4,8 +4,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::base::clock::Clock;
+use crate::base::late::Cause;
+use crate::base::late::journal::{History, Journal, View};
+use crate::base::late::parts::{Culprit, Parts};
 use crate::base::late::report::{Found, Lateness};
-use crate::base::late::{Cause, Culprit, History, Journal, Parts, View};
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_times::RunTimes;
@@ -60,7 +62,7 @@ pub(crate) struct RunClock {
 struct Why {
     journal: Journal,
     /// Whose instants the journal has: a pool may serve several schedulers.
-    key: Option<(Instant, u64)>,
+    origin: Instant,
     /// The thread of a pool has had no task since the last reading.
     idle: bool,
     /// What the timer thread did before it handed over the tasks that begin now.
@@ -109,35 +111,31 @@ impl RunClock {
             let ended = self.now;
             self.begin_turn(clock.now(), reporter);
             self.goes_on = key;
-            self.ends_pause(key, ended);
+            self.ends_pause(clock, ended);
         }
         self.handed_over = handed_over;
         if let Some(late) = &reporter.late {
-            self.explain_job(key, before, late);
+            self.explain_job(clock, before, late);
         }
     }
 
     #[cold]
-    fn explain_job(
-        &mut self,
-        key: Option<(Instant, u64)>,
-        before: Option<&Arc<History>>,
-        late: &Lateness,
-    ) {
+    fn explain_job(&mut self, clock: &Clock, before: Option<&Arc<History>>, late: &Lateness) {
         let why = match &mut self.why {
-            Some(why) if why.key == key => why,
-            other => other.insert(Why::new(late, self.now, key)),
+            Some(why) if why.origin == clock.origin() => why,
+            other => other.insert(Why::new(late, self.now, clock)),
         };
         why.before = before.cloned();
     }
 
     /// A job begins that does not follow another at once; the one before ended at `ended`.
-    fn ends_pause(&mut self, key: Option<(Instant, u64)>, ended: u64) {
+    fn ends_pause(&mut self, clock: &Clock, ended: u64) {
         if let Some(why) = &mut self.why
             && std::mem::take(&mut why.idle)
-            && why.key == key
+            && why.origin == clock.origin()
         {
-            why.journal.slept(ended, self.now);
+            // (How late that was is asked if something turns out to be late.)
+            why.journal.slept(ended, self.now, self.now);
         }
     }
 
@@ -152,10 +150,11 @@ impl RunClock {
         }
     }
 
-    /// This thread, which turns a driver, has slept from `from` to `to`.
-    pub(crate) fn slept(&mut self, from: u64, to: u64) {
+    /// This thread, which turns a driver, has slept from `from` to `to`, and had asked to be woken
+    /// at `asked`.
+    pub(crate) fn slept(&mut self, from: u64, asked: u64, to: u64) {
         if let Some(why) = &mut self.why {
-            why.journal.slept(from, to);
+            why.journal.slept(from, asked, to);
         }
     }
 
@@ -175,9 +174,9 @@ impl RunClock {
 
     /// From now on what is late is explained, if `reporter` wants it.
     #[inline]
-    pub(crate) fn explain(&mut self, now: impl FnOnce() -> u64, reporter: &Reporter) {
+    pub(crate) fn explain(&mut self, clock: &Clock, reporter: &Reporter) {
         if let (None, Some(late)) = (&self.why, &reporter.late) {
-            self.why = Some(Why::new(late, now(), None));
+            self.why = Some(Why::new(late, clock.now(), clock));
         }
     }
 
@@ -208,9 +207,7 @@ impl RunClock {
         // So that what has just run is in it.
         self.close(now, reporter);
         (self.now, self.left) = (self.now.max(now), 0);
-        let mut history = self.why.as_mut()?.journal.history(from, now);
-        history.held_from = held_from;
-        Some(Arc::new(history))
+        Some(self.why.as_mut()?.journal.history(from, now, held_from))
     }
 
     /// The next job will not begin right now.
@@ -263,10 +260,8 @@ impl RunClock {
                 found.time = found.time.saturating_add(nanos);
             }
             None => {
-                let parts = match self.thread {
-                    None => why.journal.explain(from, now, View::Timer),
-                    Some(_) => why.explain_on_pool(from, self.handed_over.clamp(from, now), now),
-                };
+                let handed_over = self.thread.map(|_| self.handed_over.clamp(from, now));
+                let parts = why.explain(from, handed_over, now);
                 let who = Culprit::Task(whose);
                 why.found = Some(Found { who, late: nanos, parts, count: 1, time: nanos });
             }
@@ -417,23 +412,27 @@ impl RunClock {
 }
 
 impl Why {
-    fn new(late: &Lateness, now: u64, key: Option<(Instant, u64)>) -> Box<Self> {
-        let journal = Journal::new(late.bound, now);
-        Box::new(Self { journal, key, idle: false, before: None, found: None })
+    fn new(late: &Lateness, now: u64, clock: &Clock) -> Box<Self> {
+        let journal = Journal::new(late.bound, now, !clock.is_manual());
+        Box::new(Self { journal, origin: clock.origin(), idle: false, before: None, found: None })
     }
 
-    /// Why a task is late that was handed over and begins on this thread of a pool.
-    fn explain_on_pool(&mut self, from: u64, handed_over: u64, now: u64) -> Parts {
-        let mut parts = self.journal.explain(handed_over, now, View::Queue);
-        let Some(before) = &self.before else {
-            return parts.and(Cause::Housekeeping, handed_over - from);
-        };
-        let held = before.waited_for_room_from(from, handed_over);
-        let waited = self.journal.explain(held, handed_over, View::Room);
-        for part in waited.0.into_iter().chain(before.explain(from, held).0) {
-            parts.add(part.cause, part.culprit, part.nanos);
-        }
-        parts
+    /// Why a task is late that begins `now`. On a thread of a pool: that was handed over then.
+    fn explain(&mut self, from: u64, handed_over: Option<u64>, now: u64) -> Parts {
+        let Self { journal, before, .. } = self;
+        journal.explain_by(now - from, now, |journal| match handed_over {
+            None => journal.explain(from, now, View::Timer),
+            Some(handed_over) => {
+                let mut parts = journal.explain(handed_over, now, View::Queue);
+                let Some(before) = before else {
+                    return parts.and(Cause::Housekeeping, handed_over - from);
+                };
+                let held = before.waited_for_room_from(from, handed_over);
+                parts.add_all(journal.explain_earlier(held, handed_over, View::Room));
+                parts.add_all(before.explain(from, held));
+                parts
+            }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Handing due tasks over.
 
 use crate::base::identity::Label;
-use crate::base::late::History;
+use crate::base::late::journal::History;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::base::run_clock::RunClock;

@@ -404,7 +404,7 @@ impl Driver {
     pub(crate) fn explain_here(&mut self) {
         if !self.exact_order {
             let Self { live, runs, .. } = self;
-            runs.explain(|| live.clock.now(), &live.reporter);
+            runs.explain(&live.clock, &live.reporter);
         }
     }
 
@@ -423,10 +423,10 @@ impl Driver {
         }
     }
 
-    /// The timer thread has slept since `from`.
-    pub(crate) fn slept(&mut self, from: u64) {
+    /// The timer thread has slept since `from`, and had asked to be woken at `asked`.
+    pub(crate) fn slept(&mut self, from: u64, asked: u64) {
         if self.live.reporter.late.is_some() {
-            self.runs.slept(from, self.live.clock.now());
+            self.runs.slept(from, asked, self.live.clock.now());
         }
     }
 

@@ -90,7 +90,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             // before it: a producer that gives one later sees it, and wakes this thread if need be.
             Some(announced) if announced <= until && core.sleep.stays_asleep() => {
                 sleep(driver, parker, announced);
-                driver.slept(now);
+                driver.slept(now, announced);
             }
             // Go round once more, for the notices of producers that did not see the announcement.
             _ => {

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 
 use crate::base::identity::TaskIdentity;
-use crate::base::late::History;
+use crate::base::late::journal::History;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::base::run_clock::RunClock;

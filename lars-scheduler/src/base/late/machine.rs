@@ -3,71 +3,56 @@
 //! On Linux: how long the thread was ready and had no processor (`schedstat`), how long its control
 //! groups were over their quota (`cpu.stat`), what the hypervisor took from the processor that it
 //! runs on (`steal` in `/proc/stat`), and for how long the machine was suspended. All of them only
-//! grow, so what matters is by how much since the last reading. They are read if something is late,
-//! and now and then before a sleep, so that the last reading is not old.
+//! grow, so what matters is by how much since the last reading. They are read if something took
+//! longer than it should have, and now and then before a sleep, so that the last reading is not old.
+//!
+//! Since 6.18 Linux does not count a thread that is throttled as ready, and before it does. So
+//! what the groups say comes first, and what the thread's count says after that takes only what is
+//! left.
 //!
 //! (Documentation/scheduler/sched-stats.rst, admin-guide/cgroup-v2.rst and filesystems/proc.rst of
 //! the Linux kernel.)
 
 use super::Cause;
 
-/// What was taken in a time, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Stolen {
-    known: bool,
-    processor: u64,
-    throttled: u64,
-    stolen: u64,
-    suspended: u64,
+/// What the machine took in a time: no more than so many nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) cause: Cause,
+    pub(super) nanos: u64,
 }
 
-impl Stolen {
-    /// Whether the platform says what is taken.
-    pub(crate) fn is_known(self) -> bool {
-        self.known
-    }
-
-    /// What explains more than the rest comes first.
-    pub(crate) fn by_cause(self) -> [(Cause, u64); 4] {
-        [
-            (Cause::Suspended, self.suspended),
-            (Cause::Throttled, self.throttled),
-            (Cause::Processor, self.processor),
-            (Cause::Stolen, self.stolen),
-        ]
-    }
-}
-
-/// How much time passes at least between two readings, in nanoseconds. They cost some microseconds.
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri))))]
-const APART: u64 = 1_000_000;
-/// How old the last reading may be when a thread goes to sleep.
-#[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri))))]
-const OLD: u64 = 1_000_000_000;
-
-#[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri))))]
-pub(crate) use self::linux::Machine;
+pub(super) use self::linux::Machine;
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri)))))]
-pub(crate) use self::other::Machine;
+pub(super) use self::other::Machine;
 
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri)))))]
 mod other {
-    use super::Stolen;
+    use super::Taken;
 
     /// Nothing is known.
     #[derive(Debug)]
-    pub(crate) struct Machine;
+    pub(in super::super) struct Machine;
 
     impl Machine {
-        pub(crate) fn of_this_thread(_: u64) -> Self {
+        pub(in super::super) fn new(_: u64, _: u64) -> Self {
             Self
         }
 
-        pub(crate) fn begin_anew(&mut self, _: u64) {}
-
-        pub(crate) fn since_last(&mut self, _: u64) -> Stolen {
-            Stolen::default()
+        pub(in super::super) fn is_known(&self) -> bool {
+            false
         }
+
+        pub(in super::super) fn looked_at(&self) -> u64 {
+            u64::MAX
+        }
+
+        pub(in super::super) fn begin_anew(&mut self, _: u64) {}
+
+        pub(in super::super) fn look(&mut self, _: u64, _: impl FnMut(Taken)) {}
     }
 }
 
@@ -76,29 +61,55 @@ mod linux {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
-    use super::{APART, OLD, Stolen};
+    use super::{Cause, Taken};
+    use crate::sync::thread_slot;
 
-    /// What the kernel had counted at one moment, in nanoseconds.
+    /// How much time passes at least between two readings of the groups, in nanoseconds: each takes
+    /// some microseconds.
+    const GROUPS_APART: u64 = 1_000_000;
+    /// The same for the hypervisor: the kernel counts in hundredths of a second, and the file has
+    /// a line for each processor.
+    const STEAL_APART: u64 = 20_000_000;
+    /// How old either may be when a thread goes to sleep.
+    const OLD: u64 = 1_000_000_000;
+
+    /// A count at one moment.
     #[derive(Debug, Clone, Copy, Default)]
     struct Reading {
-        /// Ready, and no processor. Time in which the control group is throttled is in it.
-        delayed: u64,
-        throttled: u64,
-        processor: usize,
-        stolen: u64,
-        suspended: u64,
+        count: u64,
+        at: u64,
     }
 
-    /// The files in which it counts for one thread.
+    impl Reading {
+        /// What has been counted since, until `now`.
+        fn taken(&mut self, count: u64, now: u64, cause: Cause) -> Taken {
+            let before = std::mem::replace(self, Self { count, at: now });
+            let nanos = count.saturating_sub(before.count);
+            Taken { from: before.at, to: now, cause, nanos }
+        }
+
+        fn is_older(self, than: u64, now: u64) -> bool {
+            now.saturating_sub(self.at) >= than
+        }
+    }
+
+    /// The files in which the kernel counts for one thread.
     #[derive(Debug)]
-    pub(crate) struct Machine {
+    pub(in super::super) struct Machine {
+        /// The bound from which on something is late.
+        bound: u64,
+        /// Whose files these are: a driver may move to another thread.
+        thread: usize,
         /// `None` if this kernel does not count.
         delays: Option<File>,
         /// Those of the thread's control groups that can be throttled, from its own to the root.
         groups: Vec<Group>,
-        last: Reading,
-        /// When that was read.
-        at: u64,
+        delayed: Reading,
+        suspended: Reading,
+        throttled: Reading,
+        stolen: Reading,
+        /// Whose count that is.
+        processor: usize,
     }
 
     /// A control group's counts.
@@ -110,59 +121,90 @@ mod linux {
     }
 
     impl Machine {
-        /// For the calling thread, which alone uses it.
-        pub(crate) fn of_this_thread(now: u64) -> Self {
+        /// For the calling thread.
+        pub(in super::super) fn new(bound: u64, now: u64) -> Self {
             let delays = File::open("/proc/thread-self/schedstat").ok();
-            let groups = groups_of_this_thread();
-            let mut new = Self { delays, groups, last: Reading::default(), at: now };
-            new.last = new.read();
+            let at = |count| Reading { count, at: now };
+            let mut new = Self {
+                bound,
+                thread: thread_slot(),
+                delays,
+                groups: groups_of_this_thread(),
+                delayed: at(0),
+                suspended: at(suspended()),
+                throttled: at(0),
+                stolen: at(0),
+                processor: 0,
+            };
+            new.delayed = at(new.count_delays());
+            new.throttled = at(new.count_throttled());
+            let (processor, stolen) = stolen().unwrap_or_default();
+            (new.processor, new.stolen) = (processor, at(stolen));
             new
         }
 
-        /// See [`Journal::begin_anew`](super::super::Journal::begin_anew).
-        pub(crate) fn begin_anew(&mut self, now: u64) {
-            if now.saturating_sub(self.at) > OLD {
-                (self.last, self.at) = (self.read(), now);
+        pub(in super::super) fn is_known(&self) -> bool {
+            self.delays.is_some()
+        }
+
+        /// When the delays were read last.
+        pub(in super::super) fn looked_at(&self) -> u64 {
+            self.delayed.at
+        }
+
+        /// See [`Journal::begin_anew`](super::super::journal::Journal::begin_anew).
+        pub(in super::super) fn begin_anew(&mut self, now: u64) {
+            if !self.delayed.is_older(self.bound, now) {
+                return;
+            }
+            self.delayed = Reading { count: self.count_delays(), at: now };
+            self.suspended = Reading { count: suspended(), at: now };
+            if self.throttled.is_older(OLD, now) {
+                self.throttled = Reading { count: self.count_throttled(), at: now };
+                let (processor, count) = stolen().unwrap_or_default();
+                (self.processor, self.stolen) = (processor, Reading { count, at: now });
             }
         }
 
-        /// What was taken since the last reading. It is read only so often: what is taken in
-        /// between is in the next reading.
-        pub(crate) fn since_last(&mut self, now: u64) -> Stolen {
-            let known = self.delays.is_some();
-            if now.saturating_sub(self.at) < APART {
-                return Stolen { known, ..Stolen::default() };
+        /// Passes on what was taken since the last readings.
+        pub(in super::super) fn look(&mut self, now: u64, mut found: impl FnMut(Taken)) {
+            if self.thread != thread_slot() {
+                *self = Self::new(self.bound, now);
+                return;
             }
-            let (before, after) = (self.last, self.read());
-            (self.last, self.at) = (after, now);
-            let grown = |count: fn(&Reading) -> u64| count(&after).saturating_sub(count(&before));
-            let delayed = grown(|it| it.delayed);
-            let throttled = grown(|it| it.throttled).min(delayed);
-            // Another processor has taken over: its count says nothing about the time before.
-            let same = before.processor == after.processor;
-            Stolen {
-                known,
-                processor: delayed - throttled,
-                throttled,
-                stolen: if same { grown(|it| it.stolen) } else { 0 },
-                suspended: grown(|it| it.suspended),
+            let mut add = |taken: Taken| {
+                if taken.nanos > 0 && taken.from < taken.to {
+                    found(taken);
+                }
+            };
+            add(self.suspended.taken(suspended(), now, Cause::Suspended));
+            if self.throttled.is_older(GROUPS_APART, now) {
+                let count = self.count_throttled();
+                add(self.throttled.taken(count, now, Cause::Throttled));
+            }
+            let count = self.count_delays();
+            add(self.delayed.taken(count, now, Cause::Processor));
+            if self.stolen.is_older(STEAL_APART, now) {
+                let (processor, count) = stolen().unwrap_or_default();
+                let taken = self.stolen.taken(count, now, Cause::Stolen);
+                // Another processor's count says nothing about the time before.
+                if std::mem::replace(&mut self.processor, processor) == processor {
+                    add(taken);
+                }
             }
         }
 
-        fn read(&self) -> Reading {
-            let mut text = [0; 4096];
-            let delayed = self.delays.as_ref().and_then(|file| {
+        fn count_delays(&self) -> u64 {
+            let mut text = [0; 128];
+            let count = self.delays.as_ref().and_then(|file| {
                 let text = read(file, &mut text)?;
                 text.split_ascii_whitespace().nth(1)?.parse().ok()
             });
-            let (processor, stolen) = stolen().unwrap_or_default();
-            Reading {
-                delayed: delayed.unwrap_or(0),
-                throttled: self.groups.iter().map(Group::throttled).max().unwrap_or(0),
-                processor,
-                stolen,
-                suspended: suspended(),
-            }
+            count.unwrap_or(0)
+        }
+
+        fn count_throttled(&self) -> u64 {
+            self.groups.iter().map(Group::throttled).max().unwrap_or(0)
         }
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::{Cause, Culprit, Part, Parts};
+use super::Cause;
+use super::parts::{Culprit, Part, Parts};
 use crate::base::identity::TaskIdentity;
 use crate::base::tick::Tick;
 use crate::sync::{AtomicU64, Mutex, Ordering, thread_slot};

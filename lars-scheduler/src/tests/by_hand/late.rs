@@ -86,7 +86,7 @@ fn a_sleep_that_lasts_too_long_is_no_task_s_fault() {
     let slept_from = it.clock.now();
     it.driver.pause();
     it.clock.set(40_000);
-    it.driver.slept(slept_from);
+    it.driver.slept(slept_from, 2 * TICK);
     it.turn(40_000);
     // It was due two ticks after the first, which ended in the middle of the second.
     let late = u128::from(40_000 - 4 * TICK);

@@ -1,0 +1,438 @@
+//! What a thread did lately, and what that means for a task that begins late on it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Cause;
+use super::machine::{Machine, Taken};
+use super::parts::{Culprit, Parts, portion};
+use super::report::Who;
+use crate::base::raw_task::Whose;
+
+/// How many pieces of time a journal keeps. Then it joins the older ones in pairs.
+const PIECES: usize = 256;
+/// How many waits for gates, and how many times that the machine took, it keeps.
+const FEW: usize = 32;
+/// How many tasks one piece tells apart.
+const TOLD_APART: usize = 4;
+/// How many latenesses are explained one by one after a pause. Then one explanation stands for all
+/// of a quarter of the bound: in an overload it takes longer to find out why than to run the task.
+const ONE_BY_ONE: u32 = 8;
+
+/// The time of the tasks of one identity in a piece.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    whose: Whose,
+    nanos: u64,
+    runs: u64,
+}
+
+/// A piece of time, and what its thread did in it. The rest of it went into what nobody has noted:
+/// on a timer thread that is housekeeping.
+#[derive(Debug, Clone)]
+struct Piece {
+    from: u64,
+    to: u64,
+    shares: [Option<Share>; TOLD_APART],
+    /// The time of other tasks.
+    others: u64,
+    slept: u64,
+    /// The time that was somebody else's: between two turns of an event loop.
+    away: u64,
+}
+
+impl Piece {
+    fn new(from: u64, to: u64) -> Self {
+        Self { from, to, shares: [None; TOLD_APART], others: 0, slept: 0, away: 0 }
+    }
+
+    fn add(&mut self, more: Share) {
+        for share in &mut self.shares {
+            match share {
+                Some(share) if share.whose.key() == more.whose.key() => {
+                    share.nanos += more.nanos;
+                    share.runs += more.runs;
+                    return;
+                }
+                Some(_) => {}
+                None => {
+                    *share = Some(more);
+                    return;
+                }
+            }
+        }
+        self.others += more.nanos;
+    }
+
+    /// This piece and a later one, with the time between them.
+    fn join(&mut self, later: &Self) {
+        self.to = later.to;
+        later.shares.iter().flatten().for_each(|&share| self.add(share));
+        self.others += later.others;
+        self.slept += later.slept;
+        self.away += later.away;
+    }
+}
+
+/// A time in which something due could not be reached, because of a thread, if its name is known.
+#[derive(Debug, Clone)]
+struct Shut {
+    from: u64,
+    to: u64,
+    thread: Option<Arc<str>>,
+}
+
+/// What a thread waited for when it had nothing else to do in a time that was not its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum View {
+    /// The thread that turns the driver.
+    Timer,
+    /// A thread of a pool, while the task was in the queue.
+    Queue,
+    /// A thread of a pool, while the task waited for room in the queue.
+    Room,
+}
+
+/// What a thread did, for its latenesses and those of others to be laid over.
+#[derive(Debug, Clone)]
+struct Deeds {
+    /// One after another, with gaps.
+    pieces: VecDeque<Piece>,
+    gates: VecDeque<Shut>,
+    taken: VecDeque<Taken>,
+    /// Whether the platform says what the machine takes.
+    known: bool,
+    /// What was before this is not known.
+    since: u64,
+    /// A task that takes longer than this is late's cause by itself.
+    bound: u64,
+}
+
+/// What a thread has done lately. Only that thread writes and reads it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    deeds: Deeds,
+    /// Pieces that are shorter together than this become one. What takes longer is looked into.
+    grain: u64,
+    /// `None` in the time of a test.
+    machine: Option<Machine>,
+    /// How many more latenesses are explained one by one.
+    left: u32,
+    /// The last explanation, and when it was given.
+    last: Option<(u64, Parts)>,
+    /// What other threads were told last.
+    told: Option<Arc<History>>,
+}
+
+impl Journal {
+    /// For the calling thread, from `now` on, in `real` time or in that of a test.
+    pub(crate) fn new(bound: u64, now: u64, real: bool) -> Self {
+        let machine = real.then(|| Machine::new(bound, now));
+        let deeds = Deeds {
+            pieces: VecDeque::with_capacity(PIECES),
+            gates: VecDeque::new(),
+            taken: VecDeque::new(),
+            known: machine.as_ref().is_none_or(Machine::is_known),
+            since: now,
+            bound,
+        };
+        Self { deeds, grain: bound / 16 + 1, machine, left: ONE_BY_ONE, last: None, told: None }
+    }
+
+    /// Tasks ran from `from` to `to`, and each had an equal part of that time.
+    pub(crate) fn ran(
+        &mut self,
+        (from, to): (u64, u64),
+        tasks: impl ExactSizeIterator<Item = Whose>,
+    ) {
+        let count = tasks.len() as u64;
+        if count == 0 || to <= from {
+            return;
+        }
+        self.look_into(from, to);
+        let (each, mut rest) = ((to - from) / count, (to - from) % count);
+        let piece = self.piece(from, to);
+        for whose in tasks {
+            piece.add(Share { whose, nanos: each + std::mem::take(&mut rest), runs: 1 });
+        }
+    }
+
+    /// The thread slept until `to`, although it had to be awake by `asked`.
+    pub(crate) fn slept(&mut self, from: u64, asked: u64, to: u64) {
+        if to > from {
+            self.look_into(asked.max(from), to);
+            self.piece(from, to).slept += to - from;
+        }
+    }
+
+    /// The thread did what is not ours.
+    pub(crate) fn was_away(&mut self, from: u64, to: u64) {
+        if to > from {
+            self.piece(from, to).away += to - from;
+        }
+    }
+
+    /// The piece for a time that begins when the last one has ended, or later.
+    fn piece(&mut self, from: u64, to: u64) -> &mut Piece {
+        let pieces = &mut self.deeds.pieces;
+        let continues = |last: &Piece| last.to == from && to - last.from <= self.grain;
+        if pieces.back().is_some_and(continues) {
+            let last = pieces.len() - 1;
+            pieces[last].to = to;
+            return &mut pieces[last];
+        }
+        if pieces.len() == PIECES {
+            join_older(pieces);
+        }
+        pieces.push_back(Piece::new(from, to));
+        let last = pieces.len() - 1;
+        &mut pieces[last]
+    }
+
+    /// Asks the machine about a time that was longer than it should have been.
+    fn look_into(&mut self, from: u64, to: u64) {
+        if to.saturating_sub(from) > self.grain
+            && let Some(machine) = &mut self.machine
+        {
+            let taken = &mut self.deeds.taken;
+            machine.look(to, |new| keep(taken, new));
+        }
+    }
+
+    fn look_since_last(&mut self, now: u64) {
+        let last = self.machine.as_ref().map_or(now, Machine::looked_at);
+        self.look_into(last, now);
+    }
+
+    /// What was due in that time could not be reached, because of a thread.
+    pub(crate) fn was_shut_out(&mut self, from: u64, to: u64, thread: Option<Arc<str>>) {
+        keep(&mut self.deeds.gates, Shut { from, to, thread });
+    }
+
+    /// A moment in which nothing is late: what the kernel has counted up to now explains nothing
+    /// that comes.
+    pub(crate) fn begin_anew(&mut self, now: u64) {
+        if let Some(machine) = &mut self.machine {
+            machine.begin_anew(now);
+        }
+        (self.left, self.last, self.told) = (ONE_BY_ONE, None, None);
+    }
+
+    /// What explains a lateness of so many nanoseconds: `explain`, or what that said last, if there
+    /// have been many.
+    pub(crate) fn explain_by(
+        &mut self,
+        late: u64,
+        now: u64,
+        explain: impl FnOnce(&mut Self) -> Parts,
+    ) -> Parts {
+        if self.left == 0
+            && let Some((then, parts)) = &self.last
+            && now.saturating_sub(*then) <= self.deeds.bound / 4
+        {
+            return parts.scaled_to(late);
+        }
+        self.left = self.left.saturating_sub(1);
+        let parts = explain(self);
+        if self.left == 0 {
+            self.last = Some((now, parts.clone()));
+        }
+        parts
+    }
+
+    /// The part of a lateness that lies between two instants, of which the later is now.
+    pub(crate) fn explain(&mut self, from: u64, to: u64, view: View) -> Parts {
+        self.look_since_last(to);
+        self.deeds.explain(from, to, view)
+    }
+
+    /// The part of a lateness that lies between two instants, of which both are over.
+    pub(crate) fn explain_earlier(&self, from: u64, to: u64, view: View) -> Parts {
+        self.deeds.explain(from, to, view)
+    }
+
+    /// What happened from `from` to `now`, for other threads to lay latenesses over. Tasks have
+    /// been waiting for room in the queue of the pool since `held_from`, if they have.
+    pub(crate) fn history(&mut self, from: u64, now: u64, held_from: Option<u64>) -> Arc<History> {
+        if let Some(told) = &self.told
+            && told.from <= from
+            && now.saturating_sub(told.to) <= self.deeds.bound / 4
+            && told.held_from == held_from
+        {
+            return Arc::clone(told);
+        }
+        self.look_since_last(now);
+        let deeds = self.deeds.between(from, now);
+        let new = Arc::new(History { deeds, from, to: now, held_from });
+        self.told = Some(Arc::clone(&new));
+        new
+    }
+}
+
+/// Joins the older half in pairs, so that there is room, and what was long ago is still known.
+fn join_older(pieces: &mut VecDeque<Piece>) {
+    for pair in 0..PIECES / 4 {
+        let later = pieces[2 * pair + 1].clone();
+        pieces[2 * pair].join(&later);
+        pieces.swap(pair, 2 * pair);
+    }
+    pieces.drain(PIECES / 4..PIECES / 2);
+}
+
+fn keep<T>(few: &mut VecDeque<T>, new: T) {
+    if few.len() == FEW {
+        few.pop_front();
+    }
+    few.push_back(new);
+}
+
+/// What the timer thread did before it handed tasks over.
+#[derive(Debug)]
+pub(crate) struct History {
+    deeds: Deeds,
+    from: u64,
+    to: u64,
+    held_from: Option<u64>,
+}
+
+impl History {
+    /// From when on a task waited for room that was promised for `from` and handed over at `to`.
+    pub(crate) fn waited_for_room_from(&self, from: u64, to: u64) -> u64 {
+        self.held_from.map_or(to, |held| held.clamp(from, to))
+    }
+
+    /// The part of a lateness that lies between two instants. What came after this was written
+    /// down is like what came before.
+    pub(crate) fn explain(&self, from: u64, to: u64) -> Parts {
+        let known = self.to.clamp(from, to);
+        if known == from {
+            return Parts::default().and(Cause::Housekeeping, to - from);
+        }
+        self.deeds.explain(from, known, View::Timer).scaled_to(to - from)
+    }
+}
+
+impl Deeds {
+    fn between(&self, from: u64, to: u64) -> Self {
+        let in_it = |its_from: u64, its_to: u64| its_to > from && its_from < to;
+        let pieces = self.pieces.iter().filter(|piece| in_it(piece.from, piece.to));
+        let gates = self.gates.iter().filter(|shut| in_it(shut.from, shut.to));
+        let taken = self.taken.iter().filter(|taken| in_it(taken.from, taken.to));
+        Self {
+            pieces: pieces.cloned().collect(),
+            gates: gates.cloned().collect(),
+            taken: taken.cloned().collect(),
+            ..*self
+        }
+    }
+
+    /// Charges each moment of a time to what was done in it, and then to the machine what it took.
+    fn explain(&self, from: u64, to: u64, view: View) -> Parts {
+        let mut parts = Parts::default();
+        if from >= to {
+            return parts;
+        }
+        let begin = self.since.clamp(from, to);
+        parts.add(Cause::Unknown, Culprit::Nobody, begin - from);
+        // From the end back to the beginning; `left` is not charged yet.
+        let mut left = to;
+        for piece in self.pieces.iter().rev() {
+            let (its_begin, its_end) = (piece.from.max(begin), piece.to.min(left));
+            if piece.to <= begin {
+                break;
+            }
+            if its_begin < its_end {
+                self.charge_unnoted((its_end, left), left - its_end, view, &mut parts);
+                self.charge(piece, (its_begin, its_end), view, &mut parts);
+                left = its_begin;
+            }
+        }
+        self.charge_unnoted((begin, left), left - begin, view, &mut parts);
+        self.charge_machine((begin, to), view, &mut parts);
+        parts
+    }
+
+    /// Charges the part of a piece that lies between two instants.
+    fn charge(&self, piece: &Piece, (from, to): (u64, u64), view: View, parts: &mut Parts) {
+        let cause = cause_of_tasks(view);
+        let mut noted = vec![
+            (Cause::Overslept, Culprit::Nobody, piece.slept),
+            (Cause::EventLoop, Culprit::Nobody, piece.away),
+            (cause, Culprit::Nobody, piece.others),
+        ];
+        for share in piece.shares.iter().flatten() {
+            let long = matches!(view, View::Timer) && share.nanos / share.runs > self.bound;
+            let cause = if long { Cause::InlineTask } else { cause };
+            noted.push((cause, Culprit::Task(share.whose), share.nanos));
+        }
+        let (nanos, whole) = (to - from, piece.to - piece.from);
+        let all: u64 = noted.iter().map(|noted| noted.2).sum();
+        // Of what was noted, this lies between the two instants; what is left over by rounding is
+        // added to the last that is not nothing.
+        let mut left = nanos - portion(nanos, whole - all.min(whole), whole);
+        self.charge_unnoted((from, to), nanos - left, view, parts);
+        noted.retain(|noted| noted.2 > 0);
+        let last = noted.len().wrapping_sub(1);
+        for (number, (cause, culprit, its_nanos)) in noted.into_iter().enumerate() {
+            let own =
+                if number == last { left } else { portion(nanos, its_nanos, whole).min(left) };
+            parts.add(cause, culprit, own);
+            left -= own;
+        }
+    }
+
+    /// Charges so much of a time, in which the thread did something that nobody has noted.
+    fn charge_unnoted(&self, (from, to): (u64, u64), nanos: u64, view: View, parts: &mut Parts) {
+        let mut left = nanos;
+        if matches!(view, View::Timer) {
+            for shut in self.gates.iter().rev() {
+                let both = shut.to.min(to).saturating_sub(shut.from.max(from)).min(left);
+                let thread = shut.thread.clone().map(|name| Culprit::Who(Who::Thread(name)));
+                parts.add(Cause::Gate, thread.unwrap_or(Culprit::Nobody), both);
+                left -= both;
+            }
+        }
+        let cause = match view {
+            View::Timer => Cause::Housekeeping,
+            // With what does not belong to this scheduler.
+            View::Queue | View::Room => cause_of_tasks(view),
+        };
+        parts.add(cause, Culprit::Nobody, left);
+    }
+
+    /// What the machine took is no fault of whoever had it taken from him: first of sleeps, then of
+    /// what we did ourselves, and then of tasks.
+    fn charge_machine(&self, (from, to): (u64, u64), view: View, parts: &mut Parts) {
+        let asleep = |cause: Cause| cause == Cause::Overslept;
+        let awake = |cause: Cause| matches!(cause, Cause::Housekeeping | Cause::Gate);
+        let tasks = |cause: Cause| {
+            let on_pool = matches!(view, View::Queue | View::Room);
+            match cause {
+                Cause::InlineTask | Cause::TasksBefore => true,
+                Cause::PoolBusy | Cause::PoolFull => on_pool,
+                _ => false,
+            }
+        };
+        for taken in &self.taken {
+            let both = taken.to.min(to).saturating_sub(taken.from.max(from));
+            let nanos = taken.nanos.min(both);
+            let mut left = nanos;
+            left -= parts.take(asleep, left);
+            left -= parts.take(awake, left);
+            left -= parts.take(tasks, left);
+            parts.add(taken.cause, Culprit::Nobody, nanos - left);
+        }
+        if !self.known {
+            let slept = parts.take(asleep, u64::MAX);
+            parts.add(Cause::Unknown, Culprit::Nobody, slept);
+        }
+    }
+}
+
+fn cause_of_tasks(view: View) -> Cause {
+    match view {
+        View::Timer => Cause::TasksBefore,
+        View::Queue => Cause::PoolBusy,
+        View::Room => Cause::PoolFull,
+    }
+}
