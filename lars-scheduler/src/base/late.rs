@@ -1,14 +1,15 @@
 //! Why a task began late: what its thread did in the time between.
 //!
-//! Each thread that begins tasks keeps a [`Journal`](journal::Journal) of what it has done lately: which tasks it
-//! ran, when it slept, which gates it found shut. When a task begins late, the time between the
-//! instant that was promised for it and its begin is laid over the journal, and each piece of it
-//! is charged to what the thread did then. So the shares add up to the lateness, by construction.
+//! Each thread that begins tasks keeps a [`Journal`](journal::Journal) of what it has done lately:
+//! which tasks it ran, when it slept, which gates it found shut. When a task begins late, the time
+//! between the instant that was promised for it and its begin is laid over the journal, and each
+//! piece of it is charged to what the thread did then. So the shares add up to the lateness, by
+//! construction.
 //!
 //! A task that goes to a pool is late for what happened on two threads. The timer thread explains
-//! its part when it hands the task over ([`History`](journal::History)), and the thread of the pool explains the
-//! rest: what it did itself while the task was in the queue. (The first thread of the pool that
-//! became free took the task, so all the others were busy for at least as long.)
+//! its part when it hands the task over ([`History`](journal::History)), and the thread of the pool
+//! explains the rest: what it did itself while the task was in the queue. (The first thread of the
+//! pool that became free took the task, so all the others were busy for at least as long.)
 //!
 //! What the machine did (a thread that waits for a core, a control group over its quota, a
 //! hypervisor that runs somebody else) leaves no trace in a journal but a sleep, or a task, that

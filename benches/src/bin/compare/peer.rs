@@ -55,6 +55,11 @@ impl Peer {
     }
 }
 
+/// Whether the peer of this name says what an option of ours costs, and nothing else.
+pub(crate) fn is_only_if_named(name: &str) -> bool {
+    name.ends_with("-explains")
+}
+
 /// Whether the peer of this name is of this repository.
 pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with("lars-scheduler") || name.starts_with("mini-actor")

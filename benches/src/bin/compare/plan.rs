@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use crate::options::{Choice, Options};
-use crate::peer::{Peer, is_ours};
+use crate::peer::{Peer, is_only_if_named, is_ours};
 use crate::peers;
 use crate::record::{Case, Workload};
 use crate::workload::load_curve::LADDER;
@@ -69,7 +69,7 @@ pub(crate) fn chosen_peers(choice: &Choice, no_ours: bool) -> Result<Vec<Peer>, 
     }
     let named = |peer: &Peer| choice.peers.iter().any(|name| name == peer.name);
     let is_chosen = |peer: &Peer| match is_ours(peer.name) {
-        true => !no_ours || named(peer),
+        true => named(peer) || !(no_ours || is_only_if_named(peer.name)),
         false => choice.peers.is_empty() || named(peer),
     };
     Ok(all.into_iter().filter(is_chosen).collect())

@@ -4,7 +4,7 @@
 //! groups were over their quota (`cpu.stat`), what the hypervisor took from the processor that it
 //! runs on (`steal` in `/proc/stat`), and for how long the machine was suspended. All of them only
 //! grow, so what matters is by how much since the last reading. They are read if something took
-//! longer than it should have, and now and then before a sleep, so that the last reading is not old.
+//! longer than it should have, and now and then before a sleep, so that the last reading is new.
 //!
 //! Since 6.18 Linux does not count a thread that is throttled as ready, and before it does. So
 //! what the groups say comes first, and what the thread's count says after that takes only what is

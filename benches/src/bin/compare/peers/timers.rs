@@ -16,6 +16,8 @@ pub(super) fn all() -> Vec<Peer> {
         Peer::timers::<ours::Lars<1_000, true, false>>(),
         Peer::timers::<ours::Lars<100, false, false>>(),
         Peer::timers::<ours::Forgotten>(),
+        Peer::timers::<ours::Explaining<false>>(),
+        Peer::timers::<ours::Explaining<true>>(),
         Peer::timers::<floor::Floor>(),
         Peer::timers::<heap::Heap>(),
     ];

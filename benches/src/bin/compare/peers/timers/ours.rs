@@ -87,6 +87,37 @@ impl Producer for Handle {
     }
 }
 
+/// Our scheduler while it explains what is late by more than 5 ms.
+pub(crate) struct Explaining<const ON_POOL: bool>(Lars<1_000, ON_POOL, false>);
+
+impl<const ON_POOL: bool> Timers for Explaining<ON_POOL> {
+    const NAME: &'static str =
+        if ON_POOL { "lars-scheduler-pool-explains" } else { "lars-scheduler-explains" };
+    const ABOUT: &'static str = "this crate: the same, with `explain_late`; only if it is named";
+    const TICK_US: Option<u64> = Some(1_000);
+    const IS_OURS: bool = true;
+    const ANSWERS: bool = true;
+
+    type Timer = Cancellable;
+    type Producer<'a> = Handle;
+
+    fn start() -> Self {
+        let builder = LightArrayRevolverScheduler::builder().ticks_per_wheel(512);
+        let builder = builder.tick_duration(Duration::from_millis(1));
+        let builder = builder.explain_late(Duration::from_millis(5));
+        let builder = if ON_POOL { builder } else { builder.inline() };
+        Self(Lars { scheduler: builder.build().expect("the settings are in range") })
+    }
+
+    fn producer(&self) -> Handle {
+        self.0.producer()
+    }
+
+    fn pending(&self) -> Option<u64> {
+        self.0.pending()
+    }
+}
+
 /// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped
 /// at once.
 pub(crate) struct Forgotten(Lars<1_000, false, false>);
