@@ -95,7 +95,8 @@ pub mod metrics {
 pub mod late {
     pub use crate::api::lateness::{LateRow, Lateness};
     pub use crate::base::late::Cause;
-    pub use crate::base::late::report::{Late, LateShare, Who};
+    pub use crate::base::late::parts::Who;
+    pub use crate::base::late::report::{Late, LateShare};
 }
 
 /// What the hooks of a [`Builder`] are told: of panics, of slow tasks, and of threads that start.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::api::handle::Handle;
 use crate::base::clock::Clock;
 use crate::base::late::Cause;
-use crate::base::late::parts::{Culprit, Parts};
-use crate::base::late::report::{Found, Late, LateShare, Record, Sum, Who};
+use crate::base::late::parts::{Culprit, Parts, Who};
+use crate::base::late::report::{Found, Late, LateShare, Record, Sum};
 use lars_base::debug_fields;
 use lars_base::rate::nanos;
 

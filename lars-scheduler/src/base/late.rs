@@ -15,9 +15,10 @@
 //! hypervisor that runs somebody else) leaves no trace in a journal but a sleep, or a task, that
 //! took longer than it should have. [`machine`] asks the kernel about that after each of these.
 
-pub(crate) mod journal;
 pub(crate) mod machine;
 pub(crate) mod parts;
+
+pub(crate) mod journal;
 pub(crate) mod report;
 
 /// Why a task began late.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Cause;
 use super::machine::{Machine, Taken};
-use super::parts::{Culprit, Parts, portion};
-use super::report::Who;
+use super::parts::{Culprit, Parts, Who, portion};
 use crate::base::raw_task::Whose;
 
 /// How many pieces of time a journal keeps. Then it joins the older ones in pairs.

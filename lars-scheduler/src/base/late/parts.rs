@@ -1,8 +1,43 @@
 //! The parts of a lateness, which add up to it.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::Cause;
-use super::report::Who;
+use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::Whose;
+
+/// Who was late, or was the reason for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Who {
+    /// A task of a scheduler.
+    Task(TaskIdentity),
+    /// A thread, by its name.
+    Thread(Arc<str>),
+    /// What another system names: an actor and a message, a durable handler, a node.
+    Named(Arc<str>),
+}
+
+impl Who {
+    /// The task, if it is one.
+    pub fn task(&self) -> Option<TaskIdentity> {
+        match self {
+            Self::Task(task) => Some(*task),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Task(task) => task.fmt(f),
+            Self::Thread(name) => write!(f, "thread `{name}`"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}
 
 /// A part of a lateness.
 #[derive(Debug, Clone)]

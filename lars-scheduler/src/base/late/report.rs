@@ -8,8 +8,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::Cause;
-use super::parts::{Culprit, Part, Parts};
-use crate::base::identity::TaskIdentity;
+use super::parts::{Culprit, Part, Parts, Who};
 use crate::base::tick::Tick;
 use crate::sync::{AtomicU64, Mutex, Ordering, thread_slot};
 use lars_base::debug_fields;
@@ -21,38 +20,6 @@ const PARTS: usize = 16;
 const ROWS: usize = 1024;
 /// How long after a line in the log the next one may come, in nanoseconds.
 const PAUSE: u64 = 1_000_000_000;
-
-/// Who was late, or was the reason for it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Who {
-    /// A task of a scheduler.
-    Task(TaskIdentity),
-    /// A thread, by its name.
-    Thread(Arc<str>),
-    /// What another system names: an actor and a message, a durable handler, a node.
-    Named(Arc<str>),
-}
-
-impl Who {
-    /// The task, if it is one.
-    pub fn task(&self) -> Option<TaskIdentity> {
-        match self {
-            Self::Task(task) => Some(*task),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Task(task) => task.fmt(f),
-            Self::Thread(name) => write!(f, "thread `{name}`"),
-            Self::Named(name) => f.write_str(name),
-        }
-    }
-}
 
 /// A part of a lateness: a cause, who was at fault, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
