@@ -23,6 +23,8 @@ pub enum Page {
     Timers,
     /// Tasks that ran for too long.
     Slow,
+    /// Why tasks began late, and because of whom.
+    Late,
     /// Mailboxes and dead letters.
     Actors,
     /// The executor, and the threads of the process.
@@ -31,8 +33,15 @@ pub enum Page {
 
 impl Page {
     /// All of them, in the order of their numbers, which begin with 1.
-    pub const ALL: [Self; 6] =
-        [Self::Overview, Self::Wheel, Self::Timers, Self::Slow, Self::Actors, Self::Threads];
+    pub const ALL: [Self; 7] = [
+        Self::Overview,
+        Self::Wheel,
+        Self::Timers,
+        Self::Slow,
+        Self::Late,
+        Self::Actors,
+        Self::Threads,
+    ];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -40,6 +49,7 @@ impl Page {
             Self::Wheel => "Wheel",
             Self::Timers => "Timers",
             Self::Slow => "Slow",
+            Self::Late => "Late",
             Self::Actors => "Actors",
             Self::Threads => "Threads",
         }
@@ -51,6 +61,7 @@ impl Page {
             Self::Overview | Self::Wheel => &[],
             Self::Timers => &[Order::Pending, Order::FirstDue, Order::Name, Order::Place],
             Self::Slow => &[Order::Newest, Order::RunTime, Order::Lateness, Order::Name],
+            Self::Late => &[Order::Time, Order::Tasks, Order::Cause, Order::Name],
             Self::Actors => &[Order::Depth, Order::Received, Order::Restarts, Order::Name],
             Self::Threads => &[Order::Running, Order::Waiting, Order::Name],
         }
@@ -67,6 +78,9 @@ pub(crate) enum Order {
     Newest,
     RunTime,
     Lateness,
+    Time,
+    Tasks,
+    Cause,
     Depth,
     Received,
     Restarts,
@@ -84,6 +98,9 @@ impl Order {
             Self::Newest => "newest",
             Self::RunTime => "run time",
             Self::Lateness => "lateness",
+            Self::Time => "time",
+            Self::Tasks => "tasks",
+            Self::Cause => "cause",
             Self::Depth => "depth",
             Self::Received => "received",
             Self::Restarts => "restarts",
@@ -259,11 +276,16 @@ impl Controls {
     /// The first row of a table of so many that is shown in a block of this height: at the end of
     /// the scrolling, the last row is at the bottom.
     pub(crate) fn first_row(&self, rows: usize, height: u16) -> usize {
-        // The borders, and the titles of the columns.
-        let visible = usize::from(height).saturating_sub(3).max(1);
-        let first = self.scrolled.get().min(rows.saturating_sub(visible));
+        let first = self.first_row_beside(rows, height);
         self.scrolled.set(first);
         first
+    }
+
+    /// The same of a shorter table, which moves with that one.
+    pub(crate) fn first_row_beside(&self, rows: usize, height: u16) -> usize {
+        // The borders, and the titles of the columns.
+        let visible = usize::from(height).saturating_sub(3).max(1);
+        self.scrolled.get().min(rows.saturating_sub(visible))
     }
 
     /// Whether the filter takes a row with these texts, whatever their case.

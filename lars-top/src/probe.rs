@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::hooks::{RanOn, SlowTask};
+use lars_scheduler::late::{Lateness, Who};
 use lars_scheduler::listing::{Listing, ListingFuture, TimerKind, TimerQuery};
 use lars_scheduler::metrics::Durations;
 use lars_scheduler::{Handle, Metrics, TaskIdentity};
@@ -12,8 +13,8 @@ use mini_actor::System;
 use mini_actor::hooks::{Subscription, Undelivered};
 
 use crate::snapshot::{
-    Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, RunTime, Slow, Snapshot,
-    Spread, ThreadWaits, Timer, VERSION,
+    Actor, Actors, Counts, Executor, Group, Late, LateRow, Letter, Level, Pending, RunTime, Slow,
+    Snapshot, Spread, ThreadWaits, Timer, VERSION,
 };
 use crate::sync::{Arc, Mutex, now};
 use crate::threads;
@@ -26,6 +27,8 @@ const SHARE: u32 = 20;
 const GROUPS: usize = 500;
 const NEXT: usize = 50;
 const BUSIEST: usize = 500;
+/// How many reasons for lateness.
+const REASONS: usize = 50;
 /// How many slow tasks, and dead letters, are remembered.
 const REMEMBERED: usize = 64;
 /// The longest text of a snapshot, in bytes.
@@ -281,6 +284,7 @@ impl Probe {
             pending,
             slow: self.slow.newest_first(),
             run_times: run_times(&self.timers),
+            late: late(&self.timers.lateness()),
             waits: waits(&self.timers),
             actors: busiest.zip(self.system.as_ref()).map(|(busiest, it)| it.actors(busiest)),
             threads,
@@ -399,6 +403,33 @@ fn run_times(timers: &Handle) -> Vec<RunTime> {
         longest: nanos(it.longest),
     });
     times.collect()
+}
+
+/// `None` if nobody watches.
+fn late(table: &Lateness) -> Option<Late> {
+    let rows = table.rows.iter().take(REASONS).map(|it| {
+        let culprit = match &it.culprit {
+            Some(Who::Task(task)) => text(task.label()),
+            Some(other) => text(&other.to_string()),
+            None => String::new(),
+        };
+        let task = it.culprit.as_ref().and_then(Who::task);
+        LateRow {
+            cause: it.cause.as_str().to_owned(),
+            culprit,
+            place: task.as_ref().map(place).unwrap_or_default(),
+            count: it.count,
+            time: nanos(it.time),
+        }
+    });
+    Some(Late {
+        bound: nanos(table.bound?),
+        count: table.count,
+        total: nanos(table.total),
+        longest: nanos(table.longest),
+        rows: rows.collect(),
+        more_rows: table.rows.len().saturating_sub(REASONS) as u64,
+    })
 }
 
 fn waits(timers: &Handle) -> Vec<ThreadWaits> {

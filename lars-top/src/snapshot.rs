@@ -3,7 +3,11 @@
 //! All times are in nanoseconds. Counts begin with the scheduler. So any number of readers can
 //! compute rates and intervals from the differences between two snapshots.
 
+mod late;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::late::{Late, LateRow};
 
 /// The version of [`Snapshot`]. A reader refuses others, and says so.
 pub const VERSION: u32 = 1;
@@ -34,6 +38,10 @@ pub struct Snapshot {
     /// [records](lars_scheduler::Builder::record_run_times) that.
     #[serde(default)] // programs of earlier releases do not say
     pub run_times: Vec<RunTime>,
+    /// Why tasks began late, if the scheduler
+    /// [explains](lars_scheduler::Builder::explain_late) that.
+    #[serde(default)] // programs of earlier releases do not say
+    pub late: Option<Late>,
     /// Which threads backpressure made wait, those that waited for longest first.
     #[serde(default)] // programs of earlier releases do not say
     pub waits: Vec<ThreadWaits>,

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::snapshot::{Counts, Snapshot, Spread};
+use crate::snapshot::{Counts, Late, Snapshot, Spread};
 use crate::text::span;
 
 /// How far back it goes unless it is said.
@@ -21,6 +21,8 @@ struct Point {
     counts: Counts,
     lateness: Spread,
     queue_time: Spread,
+    /// Only if it may be asked for: it is large.
+    late: Option<Late>,
     run_time: u64,
     /// Messages received by actors, and dead letters.
     messages: (u64, u64),
@@ -113,6 +115,7 @@ impl Trend {
             counts: snapshot.counts.clone(),
             lateness: snapshot.lateness.clone(),
             queue_time: snapshot.executor.queue_time.clone(),
+            late: snapshot.late.clone(),
             run_time: snapshot.executor.run_time,
             messages: actors.map(|it| (it.processed, it.dead_letters)).unwrap_or_default(),
             threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
@@ -124,6 +127,13 @@ impl Trend {
                 .is_some_and(|first| first.taken.saturating_add(self.kept) < snapshot.taken)
         {
             self.points.pop_front();
+        }
+        // An interval begins in the window, or with the snapshot before the last.
+        let earlier = self.points.len().saturating_sub(2);
+        for point in self.points.iter_mut().take(earlier) {
+            if point.taken + WINDOW < snapshot.taken {
+                point.late = None;
+            }
         }
         self.last = Some(snapshot);
     }
@@ -168,6 +178,14 @@ impl Trend {
     /// How long tasks waited for a thread, in the same time.
     pub fn queue_time(&self) -> Spread {
         self.of_recent(|point| &point.queue_time)
+    }
+
+    /// Why tasks were late that began in the same time. `None` if the scheduler does not say.
+    pub fn late(&self) -> Option<Late> {
+        let (first, last) = self.recent_points()?;
+        let all = last.late.as_ref()?;
+        let before = first.and_then(|first| first.late.as_ref());
+        Some(before.map_or_else(|| all.clone(), |before| all.since(before)))
     }
 
     /// What that time is, for a title: ten seconds, or as long as there are snapshots. Without one
@@ -227,6 +245,7 @@ fn rates(before: &Point, after: &Point) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::LateRow;
 
     fn at(taken: u64, fired: u64, pid: u32) -> Box<Snapshot> {
         let counts = Counts { fired, ..Counts::default() };
@@ -235,9 +254,16 @@ mod tests {
             taken: taken * 1_000_000_000,
             counts,
             lateness,
+            late: Some(late(fired)),
             pid,
             ..Snapshot::default()
         })
+    }
+
+    /// Each that was fired was late, for a nanosecond.
+    fn late(count: u64) -> Late {
+        let row = LateRow { count, time: count, ..LateRow::default() };
+        Late { count, total: count, rows: vec![row], ..Late::default() }
     }
 
     #[test]
@@ -271,6 +297,28 @@ mod tests {
         assert_eq!((trend.lateness().count(), &*trend.recent()), (1_000, "last 1 min 00 s"));
         trend.add(at(66, 1_160, 7));
         assert_eq!((trend.lateness().count(), &*trend.recent()), (10, "last 2 s"));
+    }
+
+    #[test]
+    fn why_tasks_were_late_is_known_for_the_same_time_and_forgotten_before_it() {
+        let mut trend = Trend::default();
+        assert_eq!(trend.late(), None);
+        for (second, fired, recent) in
+            [(1, 100, 100), (4, 150, 50), (64, 1_150, 1_000), (66, 1_160, 10), (90, 1_190, 30)]
+        {
+            trend.add(at(second, fired, 7));
+            assert_eq!(trend.late(), Some(late(recent)), "at {second} s");
+            assert_eq!(trend.late().unwrap().count, trend.lateness().count());
+        }
+        for step in 0..100 {
+            trend.add(at(91 + step, 1_200 + step, 7));
+        }
+        assert_eq!(trend.late(), Some(late(10)));
+        let kept = trend.points.iter().filter(|point| point.late.is_some());
+        assert_eq!(kept.count(), 11);
+        let without = Snapshot { late: None, ..*at(200, 5_000, 7) };
+        trend.add(Box::new(without));
+        assert_eq!(trend.late(), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Drawing. Each page has a file; what they share is here.
 
 mod actors;
+mod late;
 mod levels;
 mod overview;
 mod slow;
@@ -27,7 +28,7 @@ pub(crate) const BAD: Color = Color::Red;
 pub(crate) const FAINT: Color = Color::DarkGray;
 
 const KEYS: [(&str, &str); 9] = [
-    ("1 … 6, Tab, ← →", "turn to a page"),
+    ("1 … 7, Tab, ← →", "turn to a page"),
     ("↑ ↓ PgUp PgDn Home", "scroll"),
     ("p, space", "pause, and go on"),
     ("s", "sort by something else"),
@@ -66,6 +67,7 @@ impl App {
             Page::Wheel => wheel::draw(frame, area, snapshot),
             Page::Timers => timers::draw(self, frame, area, snapshot),
             Page::Slow => slow::draw(self, frame, area, snapshot),
+            Page::Late => late::draw(self, frame, area, snapshot),
             Page::Actors => actors::draw(self, frame, area, snapshot),
             Page::Threads => threads::draw(self, frame, area, snapshot),
         }

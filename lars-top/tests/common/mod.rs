@@ -3,8 +3,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 use lars_top::snapshot::{
-    Counts, Executor, Group, Level, Pending, RunTime, Slow, Spread, Thread, ThreadWaits, Timer,
-    VERSION,
+    Counts, Executor, Group, Late, LateRow, Level, Pending, RunTime, Slow, Spread, Thread,
+    ThreadWaits, Timer, VERSION,
 };
 use lars_top::{App, Flow, Snapshot};
 use ratatui::Terminal;
@@ -98,10 +98,35 @@ pub fn snapshot(seconds: u64) -> Snapshot {
                 longest: 1_500_000_000,
             },
         ],
+        late: Some(late(40)),
         waits: vec![wait("importer", 2, 6_000, 2_400_000_000), wait("", 0, 543, 100_000_000)],
         actors: None,
         threads: vec![thread(1, "lars-scheduler"), thread(2, "worker-0")],
         more_threads: 0,
+    }
+}
+
+/// So many tasks were late, by 10 ms each.
+pub fn late(count: u64) -> Late {
+    let row = |cause: &str, culprit: &str, place: &str, count, time| LateRow {
+        cause: cause.to_owned(),
+        culprit: culprit.to_owned(),
+        place: place.to_owned(),
+        count,
+        time,
+    };
+    let each = 10_000_000;
+    Late {
+        bound: 5_000_000,
+        count,
+        total: count * each,
+        longest: 80_000_000,
+        rows: vec![
+            row("an inline task ran", "sync prices", "src/sync.rs:5:5", count, count * each / 2),
+            row("no processor was free", "", "", count / 2, count * each / 4),
+            row("a thread was interrupted while it scheduled", "thread `importer`", "", 1, each),
+        ],
+        more_rows: 31,
     }
 }
 

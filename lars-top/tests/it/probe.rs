@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use lars_scheduler::{LightArrayRevolverScheduler, Task};
+use lars_top::snapshot::Late;
 use lars_top::{Probe, SlowLog, Snapshot};
 use mini_actor::{Actor, ActorSystem, Context};
 
@@ -104,6 +105,51 @@ fn slow_tasks_are_remembered_up_to_a_limit_the_newest_first() {
     let snapshot = until(&probe, |it| it.slow.first().is_some_and(|it| it.label == "last"));
     assert_eq!(snapshot.slow.len(), 64);
     assert!(snapshot.slow.is_sorted_by_key(|slow| slow.age));
+}
+
+#[test]
+fn a_snapshot_says_why_tasks_were_late_if_the_scheduler_explains_it() {
+    assert_eq!(Probe::new(scheduler().handle()).snapshot().late, None);
+    let builder = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1));
+    let scheduler = builder.explain_late(Duration::from_millis(2)).build().unwrap();
+    let probe = Probe::new(scheduler.handle());
+    assert_eq!(probe.snapshot().late.map(|it| (it.bound, it.more_rows)), Some((2_000_000, 0)));
+    let (release, held) = channel::<()>();
+    let holds = Task::new(move || _ = held.recv()).named("holds");
+    scheduler.schedule_once(Duration::ZERO, holds).unwrap();
+    scheduler.schedule_once(Duration::ZERO, Task::new(|| ()).named("behind")).unwrap();
+    until(&probe, |it| it.executor.running == 1 && it.executor.queued == 1);
+    std::thread::sleep(Duration::from_millis(5));
+    drop(release);
+    // (On a busy machine the first may have been late, too.)
+    let by_it = |late: &Late| late.rows.iter().find(|row| row.culprit == "holds").cloned();
+    let found = until(&probe, |it| it.late.as_ref().and_then(by_it).is_some());
+    let late = found.late.unwrap();
+    let row = by_it(&late).unwrap();
+    assert_eq!(row.cause, "all threads of the pool were busy");
+    assert!(row.place.contains("tests/it/probe.rs:"), "{row:?}");
+    assert!(row.time <= late.total && late.longest <= late.total, "{late:?}");
+    assert!(late.longest > late.bound, "{late:?}");
+}
+
+#[test]
+fn a_snapshot_has_the_largest_reasons_for_lateness_and_says_how_many_it_leaves_out() {
+    const NAMES: usize = 60;
+    let builder = LightArrayRevolverScheduler::builder().explain_late(Duration::ZERO);
+    let scheduler = builder.inline().build().unwrap();
+    let probe = Probe::new(scheduler.handle());
+    // Each is late because of the one before.
+    let start = scheduler.now();
+    for number in 0..=NAMES {
+        let name: &'static str = Box::leak(format!("task {number}").into_boxed_str());
+        let task = Task::new(|| std::thread::sleep(Duration::from_millis(1))).named(name);
+        scheduler.schedule_at(start, task).unwrap();
+    }
+    let found = until(&probe, |it| it.late.as_ref().is_some_and(|it| it.more_rows > 9));
+    let late = found.late.unwrap();
+    assert_eq!(late.rows.len(), 50);
+    assert!(late.rows.is_sorted_by(|one, other| one.time >= other.time), "{late:?}");
+    assert!(late.rest() > 0, "{late:?}");
 }
 
 #[test]

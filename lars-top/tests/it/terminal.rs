@@ -71,7 +71,13 @@ fn every_key_does_what_the_help_says() {
     terminal.press("\x1b");
     terminal.shows("idle timeout");
 
-    for (key, title) in [("4", "None so far"), ("5", "not given a system"), ("6", "Executor")] {
+    let others = [
+        ("4", "None so far"),
+        ("5", "`Builder::explain_late`"),
+        ("6", "not given a system"),
+        ("7", "Executor"),
+    ];
+    for (key, title) in others {
         terminal.press(key);
         terminal.shows(title);
     }

@@ -3,9 +3,9 @@
 
 use crate::common;
 
-use common::{drawn, key, snapshot, typed};
+use common::{drawn, key, late, snapshot, typed};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use lars_top::snapshot::{Actor, Actors, Group, Letter, Pending, Spread};
+use lars_top::snapshot::{Actor, Actors, Group, Late, LateRow, Letter, Pending, Spread};
 use lars_top::{App, Flow, News, Page, Snapshot};
 use serde_json::Value;
 
@@ -135,6 +135,102 @@ fn run_times_are_shown_by_whose_they_are_if_they_are_recorded() {
     without.run_times.clear();
     app.tell(News::Snapshot(Box::new(without)));
     assert!(!drawn(&app, 120, 30).contains("How long tasks run"));
+}
+
+#[test]
+fn the_late_page_says_why_and_because_of_whom_lately_and_since_the_start() {
+    let mut second = snapshot(3);
+    second.late = Some(late(48));
+    let mut app = app([snapshot(1), second]);
+    typed(&mut app, "5");
+    let screen = drawn(&app, 130, 30);
+    let (recent, whole) = screen.split_at(position(&screen, "Late, since the start"));
+    assert!(recent.contains("Late, last 2 s: 8 by more than 5.00 ms, 80.0 ms in all"), "{screen}");
+    assert!(whole.contains(": 48, 480 ms in all, at most 80.0 ms "), "{screen}");
+    for (part, share, time, tasks) in
+        [(recent, "50.0 %", "40.0 ms", " 8  "), (whole, "50.0 %", "240 ms", " 48  ")]
+    {
+        let row = line(part, "an inline task ran");
+        for text in [share, time, tasks, "sync prices", "src/sync.rs:5:5"] {
+            assert!(row.contains(text), "`{text}`: {screen}");
+        }
+    }
+    assert!(line(recent, "no processor was free").contains("25.0 %"), "{screen}");
+    // Nobody was interrupted lately; and what has no row has the rest.
+    assert!(!recent.contains("importer"), "{screen}");
+    assert!(line(recent, " others").contains("25.0 %      20.0 ms"), "{screen}");
+    assert!(line(whole, "a thread was interrupted").contains("thread `importer`"), "{screen}");
+    assert!(line(whole, "31 others").contains("22.9 %       110 ms"), "{screen}");
+}
+
+#[test]
+fn the_late_page_is_sorted_and_filtered_by_cause_culprit_and_place() {
+    let mut app = app([snapshot(1), snapshot(2)]);
+    app.turn_to(Page::Late);
+    let order = |app: &App| {
+        let screen = drawn(app, 120, 30);
+        let rows = screen[position(&screen, "Late, since the start")..].lines();
+        let of = ["an inline", "no processor", "a thread", "31 others"];
+        rows.filter_map(|row| of.iter().position(|it| row.contains(it))).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&app), [0, 1, 2, 3]);
+    typed(&mut app, "ss"); // by tasks, which is the same here, and by cause
+    assert!(drawn(&app, 120, 30).contains("by cause"));
+    assert_eq!(order(&app), [2, 0, 1, 3]);
+    for (filter, found) in [("IMPORTER", 2), ("processor", 1), ("sync.rs", 0)] {
+        typed(&mut app, &format!("/{filter}\n"));
+        assert_eq!(order(&app), [found], "{filter}");
+        assert_eq!(app.press(KeyEvent::from(KeyCode::Esc)), Flow::On);
+    }
+}
+
+#[test]
+fn where_nothing_is_late_or_explained_the_late_page_says_so() {
+    let mut on = snapshot(1);
+    on.late = Some(Late { count: 0, rows: vec![], more_rows: 0, ..late(0) });
+    let mut app = app([on]);
+    app.turn_to(Page::Late);
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("No task has begun more than 5.00 ms late."), "{screen}");
+    for second in [2, 3] {
+        app.tell(News::Snapshot(Box::new(snapshot(second))));
+    }
+    app.tell(News::Snapshot(Box::new(snapshot(60))));
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("Late, last 57 s: 0 by more than 5.00 ms"), "{screen}");
+    assert!(line(&screen, " None.").contains('│'), "{screen}");
+    let mut off = snapshot(61);
+    off.late = None;
+    app.tell(News::Snapshot(Box::new(off)));
+    for width in [41, 80] {
+        let screen = drawn(&app, width, 24);
+        assert!(screen.contains("`Builder::explain_late`"), "{screen}");
+    }
+}
+
+#[test]
+fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables() {
+    let mut many = late(1_000);
+    let row = many.rows[0].clone();
+    let numbered = |number: u64| LateRow {
+        culprit: format!("task {number:02}"),
+        count: 50 - number,
+        time: 50_000_000 - number,
+        ..row.clone()
+    };
+    many.rows = (0..50).map(numbered).collect();
+    let mut one = snapshot(1);
+    one.late = Some(many);
+    let mut app = app([one]);
+    app.turn_to(Page::Late);
+    let screen = drawn(&app, 80, 24);
+    assert!(line(&screen, "task 00").contains("an inline task ran"), "{screen}");
+    for _ in 0..20 {
+        assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);
+    }
+    let screen = drawn(&app, 80, 24);
+    assert_eq!(screen.matches("task 49").count(), 2, "{screen}");
+    assert!(screen.contains("31 others") && !screen.contains("task 40"), "{screen}");
 }
 
 fn with_actors(mut snapshot: Snapshot) -> Snapshot {
@@ -434,13 +530,13 @@ fn every_page_fits_into_every_terminal() {
 fn a_narrow_terminal_shows_which_page_order_and_filter_and_whole_counts() {
     let mut app = app([snapshot(1)]);
     let overview = drawn(&app, 50, 20);
-    assert!(line(&overview, "Overview").contains(" 2  3  4  5  6"), "{overview}");
+    assert!(line(&overview, "Overview").contains(" 2  3  4  5  6  7"), "{overview}");
     assert!(line(&overview, " pending ").contains("12,345"), "{overview}");
     app.turn_to(Page::Threads);
     typed(&mut app, "/serv");
     assert_eq!(app.press(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), Flow::On);
     let threads = drawn(&app, 50, 20);
-    assert!(line(&threads, "Threads").contains(" 6 Threads"), "{threads}");
+    assert!(line(&threads, "Threads").contains(" 7 Threads"), "{threads}");
     assert!(line(&threads, "h help").contains("by running   only “serv”"), "{threads}");
     let wide = drawn(&app, 120, 20);
     assert!(line(&wide, "h help").contains("q quit"), "{wide}");
@@ -455,7 +551,7 @@ fn every_page_can_be_drawn_in_a_terminal_of_any_size() {
     let buckets = vec![(1_000, 2_000), (3_000_000_000, 1_000)];
     second.lateness = Spread { max: 4_000_000_000, buckets };
     let mut app = app([first, second]);
-    for number in '1'..='6' {
+    for number in '1'..='7' {
         assert_eq!(app.press(key(number)), Flow::On);
         for width in [0, 1, 20, 80, 130] {
             for height in 0..=14 {

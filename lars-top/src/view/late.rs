@@ -1,0 +1,105 @@
+//! Why tasks began late, and because of whom.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Stylize;
+use ratatui::widgets::{Paragraph, Row, Wrap};
+
+use super::{FAINT, block, table};
+use crate::app::{App, Controls, Order};
+use crate::snapshot::{Late, LateRow, Snapshot};
+use crate::text::{clean, grouped, tail, time};
+
+/// The widest cause.
+const CAUSE: usize = 43;
+/// A terminal of fewer columns shows no places.
+const WITH_PLACES: u16 = 100;
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let Some(late) = &snapshot.late else {
+        let text = " The scheduler does not explain lateness. `Builder::explain_late` switches it \
+                    on, with how late something has to be.";
+        return say(text, "Late", frame, area);
+    };
+    let bound = time(late.bound);
+    if late.count == 0 {
+        let text = format!(" No task has begun more than {bound} late.");
+        return say(&text, "Late, since the start", frame, area);
+    }
+    let halves = [Constraint::Fill(1), Constraint::Fill(1)];
+    let [above, below] = Layout::vertical(halves).areas(area);
+    let (count, total, longest) = (grouped(late.count), time(late.total), time(late.longest));
+    let title = format!("Late, since the start: {count}, {total} in all, at most {longest}");
+    let others = format!("{} others", grouped(late.more_rows));
+    // It scrolls, and the other moves with it: what was late lately is in this one, too.
+    draw_rows(app, frame, below, (late, &title, &others), Controls::first_row);
+    let recent = app.trend.late().unwrap_or_default();
+    let (count, total) = (grouped(recent.count), time(recent.total));
+    let title = format!("Late, {}: {count} by more than {bound}", app.trend.recent());
+    if recent.count == 0 {
+        return say(" None.", &title, frame, above);
+    }
+    let title = format!("{title}, {total} in all");
+    let of = (&recent, &*title, "others");
+    draw_rows(app, frame, above, of, Controls::first_row_beside);
+}
+
+fn say(text: &str, title: &str, frame: &mut Frame<'_>, area: Rect) {
+    let text = Paragraph::new(text.fg(FAINT)).wrap(Wrap { trim: false });
+    frame.render_widget(text.block(block(title)), area);
+}
+
+/// Draws what was late in one time, from the row on that `first` says.
+fn draw_rows(
+    app: &App,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (late, title, others): (&Late, &str, &str),
+    first: fn(&Controls, usize, u16) -> usize,
+) {
+    let taken = |it: &&LateRow| app.controls.takes(&[&it.cause, &it.culprit, &it.place]);
+    let mut all: Vec<&LateRow> = late.rows.iter().filter(taken).collect();
+    match app.order() {
+        Some(Order::Tasks) => all.sort_by_key(|it| std::cmp::Reverse(it.count)),
+        Some(Order::Cause) => all.sort_by(|one, other| one.cause.cmp(&other.cause)),
+        Some(Order::Name) => all.sort_by(|one, other| one.culprit.cmp(&other.culprit)),
+        _ => {}
+    }
+    let places = area.width >= WITH_PLACES;
+    let room = usize::from(area.width).saturating_sub(2 + 8 + 2 * 11 + if places { 10 } else { 8 });
+    let cause = if places { CAUSE.min(2 * room / 5) } else { CAUSE.min(room / 2) };
+    let culprit = if places { (room - cause) / 2 } else { room - cause };
+    let place = room - cause - culprit;
+    let row = |it: &&LateRow| {
+        Row::new([
+            share(late, it.time),
+            format!("{:>11}", time(it.time)),
+            format!("{:>11}", grouped(it.count)),
+            clean(&it.cause),
+            tail(&it.culprit, culprit),
+            tail(&it.place, place),
+        ])
+    };
+    let mut rows: Vec<Row<'_>> = all.iter().map(row).collect();
+    if late.more_rows > 0 && app.controls.filter.is_empty() {
+        let rest = late.rest();
+        let time = format!("{:>11}", time(rest));
+        rows.push(Row::new([share(late, rest), time, String::new(), others.into()]).fg(FAINT));
+    }
+    let first = first(&app.controls, rows.len(), area.height);
+    let widths = [
+        Constraint::Length(8),
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(cause as u16),
+        Constraint::Length(culprit as u16),
+        Constraint::Length(place as u16),
+    ];
+    let at = if places { "scheduled at" } else { "" };
+    let titles = ["   share", "       time", "      tasks", "cause", "culprit", at];
+    frame.render_widget(table(titles, widths, rows, first).block(block(title)), area);
+}
+
+fn share(late: &Late, time: u64) -> String {
+    format!("{:>6.1} %", 100.0 * late.share(time))
+}
