@@ -1,5 +1,9 @@
 //! A live scheduler and its actors, mounted into a router of the program's own.
 
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -44,6 +48,38 @@ fn a_scheduler_and_its_actors_are_shown_and_kept_up_to_date() {
     browser.get("/").has_not(["href=\"group\""]);
     system.close().unwrap();
     browser.events("/events/scheduler").until("The scheduler was stopped.");
+}
+
+#[test]
+fn late_tasks_are_shown_by_cause_and_culprit_and_a_page_without_them_says_how_to_switch_it_on() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let probe = Probe::new(scheduler.handle());
+    let browser = Browser::new(Console::new().program(probe).start().unwrap());
+    browser.events("/events/scheduler").until("Builder::explain_late switches it on.");
+
+    let builder = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1));
+    let scheduler = builder.explain_late(Duration::from_millis(2)).build().unwrap();
+    let probe = Probe::new(scheduler.handle());
+    let browser = Browser::new(Console::new().program(probe).start().unwrap());
+    let mut events = browser.events("/events/scheduler");
+    // (On a busy machine a task of the scheduler may be late already.)
+    let seen = events.until("<h2>Began late, ");
+    assert!(!seen.contains("explain_late"), "{seen}");
+    let (release, held) = channel::<()>();
+    let holds = Task::new(move || _ = held.recv()).named("<b>holds</b>\u{202e}");
+    scheduler.schedule_once(Duration::ZERO, holds).unwrap();
+    scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    while scheduler.metrics().pool.queued == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_millis(5));
+    drop(release);
+    let late = "<th scope=\"row\">all threads of the pool were busy</th>\
+                <td data-title=\"Culprit\">&lt;b&gt;holds&lt;/b&gt;\u{fffd} <code>";
+    let seen = events.until(late);
+    for part in ["Began late, since the start", "by more than 2.00 ms, ", "tests/it/live.rs"] {
+        assert!(seen.contains(part), "{part}: {seen}");
+    }
 }
 
 #[test]
