@@ -10,6 +10,7 @@ cargo run --quiet --release -p examples --example sessions -- --connections 200 
 
 cargo build --quiet "${brief[@]}" --examples
 run_example soak --seconds 5
+run_example late --runs 1
 for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \
     supervised_refresh lease_registry delay_queue_consumers election_timers async_timeouts \
     prometheus axum_service request_timeouts worker_pool actor_patterns \

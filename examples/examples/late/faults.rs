@@ -1,7 +1,8 @@
 //! What makes timers late, alone and in pairs.
 
 use std::error::Error;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,70 +13,102 @@ use lars_scheduler::{Builder, Executor, Handle, LightArrayRevolverScheduler, Tas
 /// What is late by more than this is explained.
 const BOUND: Duration = Duration::from_millis(5);
 /// How long a fault lasts.
-const LASTS: Duration = Duration::from_millis(60);
+pub(crate) const LASTS: Duration = Duration::from_millis(60);
 
-type Injected = Result<Option<Lateness>, Box<dyn Error>>;
+/// What is said of one run; `None` if the fault cannot be had here.
+pub(crate) type Injected = Result<Option<Run>, Box<dyn Error>>;
+
+/// What is said of one run.
+pub(crate) struct Run {
+    pub(crate) table: Lateness,
+    /// For how long the threads of the scheduler were ready and had no processor, if the kernel
+    /// says so: that is a fault of its own, and nobody injected it.
+    pub(crate) delayed: Duration,
+}
+
+impl From<Lateness> for Run {
+    fn from(table: Lateness) -> Self {
+        Self { table, delayed: Duration::ZERO }
+    }
+}
 
 /// A way to make timers late.
 pub(crate) struct Fault {
-    name: &'static str,
-    causes: &'static [Cause],
-    percent: usize,
-    inject: fn() -> Injected,
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    /// What has to be said of it: one of these.
+    pub(crate) causes: &'static [Cause],
+    /// In how many of a hundred runs.
+    pub(crate) percent: usize,
+    pub(crate) inject: fn() -> Injected,
 }
 
 impl Fault {
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    pub(crate) const fn alone(
+        name: &'static str,
+        about: &'static str,
+        causes: &'static [Cause],
+        inject: fn() -> Injected,
+    ) -> Self {
+        Self { name, about, causes, percent: 99, inject }
     }
-
-    /// What has to be said of it: one of these.
-    pub(crate) fn causes(&self) -> &'static [Cause] {
-        self.causes
-    }
-
-    /// In how many of a hundred runs.
-    pub(crate) fn percent(&self) -> usize {
-        self.percent
-    }
-
-    /// What the scheduler says of one run; `None` if the fault cannot be had here.
-    pub(crate) fn inject(&self) -> Injected {
-        (self.inject)()
-    }
-}
-
-const fn alone(name: &'static str, causes: &'static [Cause], inject: fn() -> Injected) -> Fault {
-    Fault { name, causes, percent: 99, inject }
-}
-
-#[cfg(target_os = "linux")]
-const fn pair(name: &'static str, causes: &'static [Cause], inject: fn() -> Injected) -> Fault {
-    Fault { name, causes, percent: 95, inject }
 }
 
 pub(crate) fn all() -> Vec<Fault> {
     let mut all = vec![
-        alone("inline sleeper", &[Cause::InlineTask], inline_sleeper),
-        alone("crowd of one tick", &[Cause::TasksBefore], crowd),
-        alone("busy pool", &[Cause::PoolBusy], busy_pool),
-        alone("full queue", &[Cause::PoolFull], full_queue),
-        alone("slow executor", &[Cause::OtherExecutor], slow_executor),
-        alone("busy event loop", &[Cause::EventLoop], busy_loop),
+        Fault::alone(
+            "inline sleeper",
+            "a task on the timer thread sleeps",
+            &[Cause::InlineTask],
+            || behind(sleeps("sync_prices", LASTS)),
+        ),
+        Fault::alone(
+            "inline burner",
+            "a task on the timer thread computes",
+            &[Cause::InlineTask],
+            || behind(computes("render_report", LASTS)),
+        ),
+        Fault::alone(
+            "crowd of one tick",
+            "three thousand short tasks are due at once",
+            &[Cause::TasksBefore],
+            crowd,
+        ),
+        Fault::alone(
+            "busy pool",
+            "both threads of the pool sleep in a task",
+            &[Cause::PoolBusy],
+            busy_pool,
+        ),
+        Fault::alone(
+            "crowded pool",
+            "three thousand short tasks are due at once for a thread",
+            &[Cause::PoolBusy],
+            crowded_pool,
+        ),
+        Fault::alone("full queue", "the queue of the pool is full", &[Cause::PoolFull], full_queue),
+        Fault::alone(
+            "slow executor",
+            "another executor rests before each task",
+            &[Cause::OtherExecutor],
+            slow_executor,
+        ),
+        Fault::alone(
+            "busy event loop",
+            "the loop that turns the driver does something else",
+            &[Cause::EventLoop],
+            busy_loop,
+        ),
+        Fault::alone(
+            "flood",
+            "two threads schedule batches as fast as they can",
+            // (On a machine with few processors they use up those as well.)
+            &[Cause::Housekeeping, Cause::Processor],
+            flood,
+        ),
     ];
     #[cfg(target_os = "linux")]
-    {
-        use crate::machine;
-        all.push(alone("stopped process", &[Cause::Overslept], machine::stopped));
-        all.push(alone("busy processor", &[Cause::Processor], machine::busy_processor));
-        all.push(alone("quota", &[Cause::Throttled], machine::quota));
-        all.push(pair("sleeper, then stopped", &[Cause::InlineTask], || {
-            machine::sleeper_and_stopped(4 * LASTS, LASTS)
-        }));
-        all.push(pair("stopped, then sleeper", &[Cause::Overslept], || {
-            machine::sleeper_and_stopped(LASTS, 4 * LASTS)
-        }));
-    }
+    all.extend(crate::machine::all());
     all
 }
 
@@ -83,7 +116,7 @@ pub(crate) fn explaining() -> Builder {
     LightArrayRevolverScheduler::builder().explain_late(BOUND)
 }
 
-/// A timer for each millisecond that comes.
+/// A timer for each of the next milliseconds.
 pub(crate) fn beats(timers: &Handle, milliseconds: u64) -> Result<(), Box<dyn Error>> {
     for ms in 1..=milliseconds {
         let beat = Task::new(|| ()).named("heartbeat");
@@ -99,33 +132,52 @@ pub(crate) fn at_the_end(scheduler: &LightArrayRevolverScheduler) -> Injected {
     }
     // What ran last is told when the next turn begins.
     thread::sleep(Duration::from_millis(5));
-    Ok(Some(scheduler.lateness()))
+    let table = scheduler.lateness();
+    #[cfg(target_os = "linux")]
+    let delayed = crate::machine::run_delay_of_others()?;
+    #[cfg(not(target_os = "linux"))]
+    let delayed = Duration::ZERO;
+    Ok(Some(Run { table, delayed }))
 }
 
 pub(crate) fn sleeps(name: &'static str, time: Duration) -> Task<impl FnOnce() + Send> {
     Task::new(move || thread::sleep(time)).named(name)
 }
 
-fn inline_sleeper() -> Injected {
-    let scheduler = explaining().inline().build()?;
-    let _ = scheduler.schedule_once(Duration::from_millis(2), sleeps("sync_prices", LASTS))?;
-    beats(&scheduler, 60)?;
-    at_the_end(&scheduler)
-}
-
-fn crowd() -> Injected {
-    let scheduler = explaining().inline().build()?;
-    let busy = || {
-        let end = Instant::now() + Duration::from_micros(20);
+pub(crate) fn computes(name: &'static str, time: Duration) -> Task<impl FnOnce() + Send> {
+    let compute = move || {
+        let end = Instant::now() + time;
         while Instant::now() < end {
             std::hint::spin_loop();
         }
     };
+    Task::new(compute).named(name)
+}
+
+/// Beats behind a task on the timer thread.
+fn behind(task: Task<impl FnOnce() + Send + 'static>) -> Injected {
+    let scheduler = explaining().inline().build()?;
+    let _ = scheduler.schedule_once(Duration::from_millis(2), task)?;
+    beats(&scheduler, 60)?;
+    at_the_end(&scheduler)
+}
+
+/// Three thousand short tasks that are due at once.
+fn crowd_on(scheduler: &LightArrayRevolverScheduler) -> Injected {
     let due = Instant::now() + Duration::from_millis(40);
     for _ in 0..3_000 {
-        let _ = scheduler.schedule_at(due, Task::new(busy).named("send_digest"))?;
+        let task = computes("send_digest", Duration::from_micros(20));
+        let _ = scheduler.schedule_at(due, task)?;
     }
-    at_the_end(&scheduler)
+    at_the_end(scheduler)
+}
+
+fn crowd() -> Injected {
+    crowd_on(&explaining().inline().build()?)
+}
+
+fn crowded_pool() -> Injected {
+    crowd_on(&explaining().pool(|pool| pool.threads(1)).build()?)
 }
 
 fn busy_pool() -> Injected {
@@ -167,7 +219,7 @@ fn slow_executor() -> Injected {
         thread::sleep(Duration::from_millis(1));
     }
     thread::sleep(3 * LASTS);
-    let said = scheduler.lateness();
+    let said = scheduler.lateness().into();
     // With its executor, whose queue ends then.
     drop(scheduler);
     worker.join().map_err(|_| "a task panicked")?;
@@ -180,5 +232,34 @@ fn busy_loop() -> Injected {
     let _ = timers.turn(Instant::now());
     thread::sleep(LASTS);
     while timers.turn(Instant::now()).is_some() {}
-    Ok(Some(timers.lateness()))
+    Ok(Some(timers.lateness().into()))
+}
+
+fn flood() -> Injected {
+    let bound = Duration::from_millis(1);
+    let scheduler = LightArrayRevolverScheduler::builder().inline().explain_late(bound).build()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flooding = (0..2).map(|_| {
+        let (timers, stop) = (scheduler.handle(), Arc::clone(&stop));
+        thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let hour = Duration::from_secs(3_600);
+                let batch = (0..20_000).map(|_| (hour, || ()));
+                if timers.schedule_batch(batch).is_err() {
+                    return;
+                }
+            }
+        })
+    });
+    let flooding: Vec<_> = flooding.collect();
+    for _ in 0..4 {
+        beats(&scheduler, 25)?;
+        thread::sleep(Duration::from_millis(25));
+    }
+    stop.store(true, Ordering::Relaxed);
+    for thread in flooding {
+        thread.join().map_err(|_| "a thread panicked")?;
+    }
+    thread::sleep(Duration::from_millis(50));
+    Ok(Some(scheduler.lateness().into()))
 }

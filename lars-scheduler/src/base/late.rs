@@ -53,8 +53,9 @@ pub enum Cause {
     /// The machine was suspended
     /// ([`Builder::count_suspend`](crate::Builder::count_suspend) is on).
     Suspended,
-    /// The thread slept for longer than it had asked for, and the kernel says of none of these that
-    /// it was the reason. A process that is stopped, by a signal or a debugger, looks like this.
+    /// The thread slept for longer than it had asked for, or was stopped in the middle of its own
+    /// work, and the kernel says of none of these that it was why. A process that is stopped, by a
+    /// signal or a debugger, looks like this.
     Overslept,
     /// The actor was in another message.
     ActorBusy,

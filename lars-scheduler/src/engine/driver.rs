@@ -140,6 +140,8 @@ pub(crate) struct Driver {
     look_at_chunks: Option<u64>,
     /// The listings under way.
     walks: VecDeque<Walk>,
+    /// Since when a thread has been in the middle of handing something over, if it is noted.
+    gap_from: Option<u64>,
     /// Since when the event loop that turns the driver has been doing something else.
     away_from: Option<u64>,
     /// Set once everything was handed back.
@@ -179,6 +181,7 @@ impl Driver {
             look_at_pool: None,
             look_at_chunks: None,
             walks: VecDeque::new(),
+            gap_from: None,
             away_from: None,
             finished: false,
         }
@@ -405,6 +408,18 @@ impl Driver {
         if !self.exact_order {
             let Self { live, runs, .. } = self;
             runs.explain(&live.clock, &live.reporter);
+        }
+    }
+
+    /// What was found in the intake `now`: behind a gap, nothing can be reached.
+    pub(crate) fn note_gap(&mut self, intaken: Intaken, now: u64) {
+        match (intaken, self.gap_from) {
+            (Intaken::Gap, None) if self.live.reporter.late.is_some() => self.gap_from = Some(now),
+            (Intaken::Gap, _) | (_, None) => {}
+            (_, Some(from)) => {
+                self.gap_from = None;
+                self.runs.was_shut_out(from, now, None);
+            }
         }
     }
 

@@ -57,6 +57,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         // Read before taking in: see `Driver::turn`.
         let now = driver.core().clock.now();
         let intaken = driver.take_in();
+        driver.note_gap(intaken, now);
         let turn = driver.turn(now);
         let walked = driver.walk(turn.next == Next::Now);
         let core = driver.core();

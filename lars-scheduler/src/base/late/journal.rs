@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Cause;
-use super::machine::{Machine, Taken};
+use super::machine::{Counted, Machine, What};
 use super::parts::{Culprit, Parts, Who, portion};
 use crate::base::raw_task::Whose;
 
 /// How many pieces of time a journal keeps. Then it joins the older ones in pairs.
 const PIECES: usize = 256;
-/// How many waits for gates, and how many times that the machine took, it keeps.
-const FEW: usize = 32;
+/// How many waits for gates, and how many counts of the kernel, it keeps.
+const FEW: usize = 64;
 /// How many tasks one piece tells apart.
 const TOLD_APART: usize = 4;
 /// How many latenesses are explained one by one after a pause. Then one explanation stands for all
@@ -98,7 +98,7 @@ struct Deeds {
     /// One after another, with gaps.
     pieces: VecDeque<Piece>,
     gates: VecDeque<Shut>,
-    taken: VecDeque<Taken>,
+    counted: VecDeque<Counted>,
     /// Whether the platform says what the machine takes.
     known: bool,
     /// What was before this is not known.
@@ -130,7 +130,7 @@ impl Journal {
         let deeds = Deeds {
             pieces: VecDeque::with_capacity(PIECES),
             gates: VecDeque::new(),
-            taken: VecDeque::new(),
+            counted: VecDeque::new(),
             known: machine.as_ref().is_none_or(Machine::is_known),
             since: now,
             bound,
@@ -193,8 +193,12 @@ impl Journal {
         if to.saturating_sub(from) > self.grain
             && let Some(machine) = &mut self.machine
         {
-            let taken = &mut self.deeds.taken;
-            machine.look(to, |new| keep(taken, new));
+            let counted = &mut self.deeds.counted;
+            machine.look(to, |new| {
+                if new.nanos > 0 || matches!(new.what, What::Ran) {
+                    keep(counted, new);
+                }
+            });
         }
     }
 
@@ -316,11 +320,11 @@ impl Deeds {
         let in_it = |its_from: u64, its_to: u64| its_to > from && its_from < to;
         let pieces = self.pieces.iter().filter(|piece| in_it(piece.from, piece.to));
         let gates = self.gates.iter().filter(|shut| in_it(shut.from, shut.to));
-        let taken = self.taken.iter().filter(|taken| in_it(taken.from, taken.to));
+        let counted = self.counted.iter().filter(|it| in_it(it.from, it.to));
         Self {
             pieces: pieces.cloned().collect(),
             gates: gates.cloned().collect(),
-            taken: taken.cloned().collect(),
+            counted: counted.cloned().collect(),
             ..*self
         }
     }
@@ -412,15 +416,27 @@ impl Deeds {
                 _ => false,
             }
         };
-        for taken in &self.taken {
-            let both = taken.to.min(to).saturating_sub(taken.from.max(from));
-            let nanos = taken.nanos.min(both);
-            let mut left = nanos;
-            left -= parts.take(asleep, left);
-            left -= parts.take(awake, left);
-            left -= parts.take(tasks, left);
-            parts.add(taken.cause, Culprit::Nobody, nanos - left);
+        // How long the thread may have run by itself: what was counted, and all of the rest.
+        let mut ran = to - from;
+        for counted in &self.counted {
+            let both = counted.to.min(to).saturating_sub(counted.from.max(from));
+            let nanos = counted.nanos.min(both);
+            match counted.what {
+                What::Ran => ran -= (both - nanos).min(ran),
+                What::Taken(cause) => {
+                    let mut left = nanos;
+                    left -= parts.take(asleep, left);
+                    left -= parts.take(awake, left);
+                    left -= parts.take(tasks, left);
+                    parts.add(cause, Culprit::Nobody, nanos - left);
+                }
+            }
         }
+        // What did not run and was not ready either slept in the kernel, or was stopped.
+        let own = |cause: Cause| cause == Cause::Housekeeping;
+        let kept_house = parts.take(own, u64::MAX);
+        parts.add(Cause::Housekeeping, Culprit::Nobody, kept_house.min(ran));
+        parts.add(Cause::Overslept, Culprit::Nobody, kept_house.saturating_sub(ran));
         if !self.known {
             let slept = parts.take(asleep, u64::MAX);
             parts.add(Cause::Unknown, Culprit::Nobody, slept);
@@ -433,5 +449,117 @@ fn cause_of_tasks(view: View) -> Cause {
         View::Timer => Cause::TasksBefore,
         View::Queue => Cause::PoolBusy,
         View::Room => Cause::PoolFull,
+    }
+}
+
+#[cfg(all(test, not(lars_loom)))]
+mod tests {
+    use super::*;
+    use crate::base::identity::Label;
+    use crate::base::raw_task::RawTask;
+
+    const BOUND: u64 = 1_600;
+
+    fn journal() -> Journal {
+        Journal::new(BOUND, 0, false)
+    }
+
+    fn whose() -> Whose {
+        RawTask::new(|| (), Label::default()).whose()
+    }
+
+    /// How much each cause has of the time between two instants.
+    fn said(journal: &Journal, from: u64, to: u64) -> Vec<(Cause, u64)> {
+        let parts = journal.deeds.explain(from, to, View::Timer);
+        assert_eq!(parts.0.iter().map(|part| part.nanos).sum::<u64>(), to - from);
+        let mut said: Vec<_> = parts.0.iter().map(|part| (part.cause, part.nanos)).collect();
+        said.sort_unstable();
+        said
+    }
+
+    fn counted(journal: &mut Journal, from: u64, to: u64, what: What, nanos: u64) {
+        keep(&mut journal.deeds.counted, Counted { from, to, what, nanos });
+    }
+
+    #[test]
+    fn what_is_long_ago_is_still_known() {
+        let mut journal = journal();
+        for time in 0..100 * PIECES as u64 {
+            let from = 1_000 * time;
+            journal.ran((from, from + 900), std::iter::once(whose()));
+        }
+        let end = 100_000 * PIECES as u64;
+        assert!(journal.deeds.pieces.len() <= PIECES);
+        let nine_tenths = [(Cause::TasksBefore, end / 10 * 9), (Cause::Housekeeping, end / 10)];
+        assert_eq!(said(&journal, 0, end), nine_tenths);
+    }
+
+    #[test]
+    fn the_machine_takes_from_sleeps_first_and_never_more_than_there_is() {
+        let mut journal = journal();
+        journal.slept(0, 1_000, 3_000);
+        journal.ran((3_000, 4_000), std::iter::once(whose()));
+        counted(&mut journal, 0, 3_000, What::Taken(Cause::Processor), 500);
+        let said_now = said(&journal, 1_000, 4_000);
+        assert_eq!(
+            said_now,
+            [(Cause::TasksBefore, 1_000), (Cause::Processor, 500), (Cause::Overslept, 1_500)]
+        );
+        counted(&mut journal, 0, 3_000, What::Taken(Cause::Throttled), 1_000_000);
+        let said_now = said(&journal, 1_000, 4_000);
+        assert_eq!(
+            said_now,
+            [(Cause::TasksBefore, 500), (Cause::Processor, 500), (Cause::Throttled, 2_000)]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_neither_ran_nor_was_ready_did_not_keep_house() {
+        let mut journal = journal();
+        counted(&mut journal, 0, 10_000, What::Ran, 100);
+        assert_eq!(
+            said(&journal, 0, 10_000),
+            [(Cause::Housekeeping, 100), (Cause::Overslept, 9_900)]
+        );
+    }
+
+    #[test]
+    fn what_a_shut_gate_took_is_no_housekeeping() {
+        let mut journal = journal();
+        journal.ran((1_000, 2_000), std::iter::once(whose()));
+        journal.was_shut_out(500, 3_000, None);
+        assert_eq!(
+            said(&journal, 0, 4_000),
+            [(Cause::TasksBefore, 1_000), (Cause::Gate, 1_500), (Cause::Housekeeping, 1_500)]
+        );
+    }
+
+    #[test]
+    fn in_an_overload_one_explanation_stands_for_many_and_adds_up_for_each() {
+        let mut journal = journal();
+        journal.ran((0, 10_000), std::iter::once(whose()));
+        let mut explained = 0;
+        for late in 1_000..1_100 {
+            let parts = journal.explain_by(late, 10_000, |journal| {
+                explained += 1;
+                journal.explain(10_000 - late, 10_000, View::Timer)
+            });
+            assert_eq!(parts.0.iter().map(|part| part.nanos).sum::<u64>(), late);
+        }
+        assert_eq!(explained, ONE_BY_ONE);
+    }
+
+    #[test]
+    fn what_was_told_to_a_pool_is_told_again_for_a_moment_only() {
+        let mut journal = journal();
+        let first = journal.history(0, 1_000, None);
+        let again = journal.history(500, 1_000 + BOUND / 4, None);
+        assert!(Arc::ptr_eq(&first, &again));
+        // It reaches to where the task was handed over.
+        assert_eq!(again.explain(500, 2_000).0.iter().map(|part| part.nanos).sum::<u64>(), 1_500);
+        let later = journal.history(500, 1_001 + BOUND / 4, None);
+        assert!(!Arc::ptr_eq(&first, &later));
+        let full = journal.history(500, 1_001 + BOUND / 4, Some(700));
+        assert!(!Arc::ptr_eq(&later, &full));
     }
 }

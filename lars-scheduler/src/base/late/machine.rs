@@ -15,13 +15,21 @@
 
 use super::Cause;
 
-/// What the machine took in a time: no more than so many nanoseconds.
+/// What the kernel counted in a time: no more than so many nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct Counted {
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) cause: Cause,
+    pub(super) what: What,
     pub(super) nanos: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    /// The machine took it, for this reason.
+    Taken(Cause),
+    /// The thread was running.
+    Ran,
 }
 
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri))))]
@@ -31,7 +39,7 @@ pub(super) use self::other::Machine;
 
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri)))))]
 mod other {
-    use super::Taken;
+    use super::Counted;
 
     /// Nothing is known.
     #[derive(Debug)]
@@ -52,7 +60,7 @@ mod other {
 
         pub(in super::super) fn begin_anew(&mut self, _: u64) {}
 
-        pub(in super::super) fn look(&mut self, _: u64, _: impl FnMut(Taken)) {}
+        pub(in super::super) fn look(&mut self, _: u64, _: impl FnMut(Counted)) {}
     }
 }
 
@@ -61,7 +69,7 @@ mod linux {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
-    use super::{Cause, Taken};
+    use super::{Cause, Counted, What};
     use crate::sync::thread_slot;
 
     /// How much time passes at least between two readings of the groups, in nanoseconds: each takes
@@ -82,10 +90,10 @@ mod linux {
 
     impl Reading {
         /// What has been counted since, until `now`.
-        fn taken(&mut self, count: u64, now: u64, cause: Cause) -> Taken {
+        fn counted(&mut self, count: u64, now: u64, what: What) -> Counted {
             let before = std::mem::replace(self, Self { count, at: now });
             let nanos = count.saturating_sub(before.count);
-            Taken { from: before.at, to: now, cause, nanos }
+            Counted { from: before.at, to: now, what, nanos }
         }
 
         fn is_older(self, than: u64, now: u64) -> bool {
@@ -105,6 +113,8 @@ mod linux {
         /// Those of the thread's control groups that can be throttled, from its own to the root.
         groups: Vec<Group>,
         delayed: Reading,
+        /// For how long the thread had a processor.
+        ran: Reading,
         suspended: Reading,
         throttled: Reading,
         stolen: Reading,
@@ -131,12 +141,14 @@ mod linux {
                 delays,
                 groups: groups_of_this_thread(),
                 delayed: at(0),
+                ran: at(0),
                 suspended: at(suspended()),
                 throttled: at(0),
                 stolen: at(0),
                 processor: 0,
             };
-            new.delayed = at(new.count_delays());
+            let (ran, delayed) = new.count_runs();
+            (new.ran, new.delayed) = (at(ran), at(delayed));
             new.throttled = at(new.count_throttled());
             let (processor, stolen) = stolen().unwrap_or_default();
             (new.processor, new.stolen) = (processor, at(stolen));
@@ -157,7 +169,9 @@ mod linux {
             if !self.delayed.is_older(self.bound, now) {
                 return;
             }
-            self.delayed = Reading { count: self.count_delays(), at: now };
+            let (ran, delayed) = self.count_runs();
+            self.ran = Reading { count: ran, at: now };
+            self.delayed = Reading { count: delayed, at: now };
             self.suspended = Reading { count: suspended(), at: now };
             if self.throttled.is_older(OLD, now) {
                 self.throttled = Reading { count: self.count_throttled(), at: now };
@@ -166,41 +180,45 @@ mod linux {
             }
         }
 
-        /// Passes on what was taken since the last readings.
-        pub(in super::super) fn look(&mut self, now: u64, mut found: impl FnMut(Taken)) {
+        /// Passes on what was counted since the last readings.
+        pub(in super::super) fn look(&mut self, now: u64, mut found: impl FnMut(Counted)) {
             if self.thread != thread_slot() {
                 *self = Self::new(self.bound, now);
                 return;
             }
-            let mut add = |taken: Taken| {
-                if taken.nanos > 0 && taken.from < taken.to {
-                    found(taken);
+            let mut add = |counted: Counted| {
+                if counted.from < counted.to {
+                    found(counted);
                 }
             };
-            add(self.suspended.taken(suspended(), now, Cause::Suspended));
+            add(self.suspended.counted(suspended(), now, What::Taken(Cause::Suspended)));
             if self.throttled.is_older(GROUPS_APART, now) {
                 let count = self.count_throttled();
-                add(self.throttled.taken(count, now, Cause::Throttled));
+                add(self.throttled.counted(count, now, What::Taken(Cause::Throttled)));
             }
-            let count = self.count_delays();
-            add(self.delayed.taken(count, now, Cause::Processor));
+            let (ran, delayed) = self.count_runs();
+            add(self.delayed.counted(delayed, now, What::Taken(Cause::Processor)));
+            if self.is_known() {
+                add(self.ran.counted(ran, now, What::Ran));
+            }
             if self.stolen.is_older(STEAL_APART, now) {
                 let (processor, count) = stolen().unwrap_or_default();
-                let taken = self.stolen.taken(count, now, Cause::Stolen);
+                let counted = self.stolen.counted(count, now, What::Taken(Cause::Stolen));
                 // Another processor's count says nothing about the time before.
                 if std::mem::replace(&mut self.processor, processor) == processor {
-                    add(taken);
+                    add(counted);
                 }
             }
         }
 
-        fn count_delays(&self) -> u64 {
+        /// For how long the thread had a processor, and was ready and had none.
+        fn count_runs(&self) -> (u64, u64) {
             let mut text = [0; 128];
-            let count = self.delays.as_ref().and_then(|file| {
-                let text = read(file, &mut text)?;
-                text.split_ascii_whitespace().nth(1)?.parse().ok()
+            let counts = self.delays.as_ref().and_then(|file| {
+                let mut counts = read(file, &mut text)?.split_ascii_whitespace();
+                Some((counts.next()?.parse().ok()?, counts.next()?.parse().ok()?))
             });
-            count.unwrap_or(0)
+            counts.unwrap_or_default()
         }
 
         fn count_throttled(&self) -> u64 {

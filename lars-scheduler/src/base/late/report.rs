@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 
 use super::Cause;
-use super::parts::{Culprit, Part, Parts, Who};
+use super::parts::{Culprit, Part, Parts, Who, portion};
 use crate::base::tick::Tick;
 use crate::sync::{AtomicU64, Mutex, Ordering, thread_slot};
 use lars_base::debug_fields;
@@ -162,6 +162,7 @@ impl Record {
         sums.longest = sums.longest.max(found.late);
         let parts = &found.parts.0;
         let largest = (0..parts.len()).max_by_key(|&place| parts[place].nanos);
+        let mut left = found.time;
         for (place, part) in parts.iter().enumerate() {
             let mut key = (part.cause, Key::from(&part.culprit));
             let mut culprit = part.culprit.clone();
@@ -172,9 +173,14 @@ impl Record {
             let row = sums.rows.entry(key).or_insert(new);
             row.count += found.count;
             row.mainly += if largest == Some(place) { found.count } else { 0 };
-            // Each of them counts with its own lateness, in the proportions of the first.
-            let share = u128::from(part.nanos) * u128::from(found.time) / u128::from(found.late);
-            row.time = row.time.saturating_add(share as u64);
+            // Each of them counts with its own lateness, in the proportions of the first. What
+            // rounding leaves goes to the last, so that the rows add up.
+            let own = match place + 1 == parts.len() {
+                true => left,
+                false => portion(part.nanos, found.time, found.late).min(left),
+            };
+            row.time = row.time.saturating_add(own);
+            left -= own;
         }
         drop(sums);
         self.tell(found, now);
