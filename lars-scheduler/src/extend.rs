@@ -48,6 +48,8 @@
 //! # Ok(()) }
 //! ```
 
+mod latenesses;
+
 use std::panic::Location;
 
 #[cfg(doc)]
@@ -63,7 +65,7 @@ use crate::executor::task::{CancelHook, HookedBody};
 use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 
-pub use crate::api::lateness::Latenesses;
+pub use self::latenesses::Latenesses;
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
 pub use crate::future::following::Following;

@@ -25,6 +25,11 @@ pub(super) struct Counted {
 }
 
 #[derive(Debug, Clone, Copy)]
+// Elsewhere nobody counts.
+#[cfg_attr(
+    not(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri)))),
+    allow(dead_code)
+)]
 pub(super) enum What {
     /// The machine took it, for this reason.
     Taken(Cause),

@@ -15,7 +15,7 @@ fn fill(chunks: &mut Chunks, tasks: usize) -> (SharedChunk, Vec<Arc<super::Fate>
     let task = |token: Token| RawTask::new(move || token.run(), Label::default());
     let tasks = tokens.into_iter().map(|token| Timed { task: task(token), due: 0 });
     let (mut tasks, reporter): (Vec<_>, _) = (tasks.collect(), Arc::new(Reporter::default()));
-    (chunks.fill(&mut tasks, 0, &reporter, true), fates)
+    (chunks.fill(&mut tasks, (0, None), &reporter, true), fates)
 }
 
 fn chunk(tasks: usize) -> (SharedChunk, Vec<Arc<super::Fate>>) {

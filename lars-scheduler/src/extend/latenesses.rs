@@ -1,0 +1,63 @@
+//! What began late in a system that is built on a scheduler.
+
+use std::time::Duration;
+
+use crate::base::clock::Clock;
+use crate::base::late::parts::{Culprit, Parts};
+use crate::base::late::report::{Found, Record};
+use crate::late::{Cause, Late, LateShare, Lateness, Who};
+use lars_base::debug_fields;
+use lars_base::rate::nanos;
+
+/// What began late in a system that is built on a scheduler, as [`Lateness`] has it for tasks.
+///
+/// It keeps the sums, writes at most one line a second to the log, and calls a hook. Any thread may
+/// use it; threads rarely meet in it.
+pub struct Latenesses {
+    /// In nanoseconds.
+    bound: u64,
+    record: Record,
+    /// For the pauses of the log.
+    clock: Clock,
+}
+
+debug_fields!(|it: Latenesses| bound: it.bound);
+
+impl Latenesses {
+    /// Nothing is late yet, and later than `bound` will be.
+    pub fn new(bound: Duration) -> Self {
+        Self { bound: nanos(bound), record: Record::new(None), clock: Clock::system() }
+    }
+
+    /// Has `hook` called by [`add`](Self::add). If it panics, that does no harm.
+    pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
+        self.record = Record::new(Some(Box::new(hook)));
+        self
+    }
+
+    /// How late something has to be.
+    pub fn bound(&self) -> Duration {
+        Duration::from_nanos(self.bound)
+    }
+
+    /// Something began so late. What `shares` leave over is [`Cause::Unknown`]; what they have too
+    /// much is cut off at the end. Later than the bound or not, it is recorded.
+    pub fn add(&self, who: Who, lateness: Duration, shares: impl IntoIterator<Item = LateShare>) {
+        let late = nanos(lateness);
+        let (mut parts, mut left) = (Parts::default(), late);
+        for LateShare { cause, culprit, time } in shares {
+            let own = nanos(time).min(left);
+            parts.add(cause, culprit.map_or(Culprit::Nobody, Culprit::Who), own);
+            left -= own;
+        }
+        parts.add(Cause::Unknown, Culprit::Nobody, left);
+        let who = Culprit::Who(who);
+        let found = Found { who, late, parts, count: 1, time: late };
+        self.record.add(&found, self.clock.now());
+    }
+
+    /// All that was recorded.
+    pub fn table(&self) -> Lateness {
+        Lateness::of(self.bound, self.record.all())
+    }
+}
