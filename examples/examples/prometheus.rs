@@ -30,6 +30,9 @@ use mini_actor::{Actor, ActorSystem, Context};
 
 const DASHBOARD: &str = include_str!("../grafana/lars-scheduler.json");
 
+/// How late a task has to be to say why.
+const LATE: Duration = Duration::from_millis(5);
+
 #[derive(Parser)]
 struct Options {
     /// Where to serve `/metrics`; port 0 takes a free one.
@@ -46,7 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rendered = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|error| error.to_string())?;
 
-    let system = ActorSystem::new("plant")?;
+    let builder = ActorSystem::builder("plant");
+    let system = builder.scheduler(|scheduler| scheduler.explain_late(LATE)).build()?;
     let timers = system.scheduler().timers().clone();
     let metrics = Metrics {
         scheduler: Mutex::new(MetricsReporter::new(&timers, "plant")),

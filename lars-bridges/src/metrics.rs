@@ -1,10 +1,13 @@
 //! Publishing a scheduler's metrics through the `metrics` facade.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use lars_base::debug_fields;
+use lars_scheduler::late::{Cause, Lateness};
 use lars_scheduler::metrics::Durations;
 use lars_scheduler::{Handle, Metrics};
 
@@ -69,6 +72,28 @@ const GAUGES: [Row<f64>; 6] = [
     }),
 ];
 
+/// By the label `cause`; if the scheduler explains lateness.
+const LATE_TASKS: &str = "lars_scheduler_late_tasks_total";
+const LATE_SECONDS: &str = "lars_scheduler_late_seconds";
+
+/// What makes tasks late: published as zeros from the start, so that a rate misses none.
+const CAUSES: [Cause; 14] = [
+    Cause::InlineTask,
+    Cause::TasksBefore,
+    Cause::PoolBusy,
+    Cause::PoolFull,
+    Cause::OtherExecutor,
+    Cause::Gate,
+    Cause::Housekeeping,
+    Cause::EventLoop,
+    Cause::Processor,
+    Cause::Throttled,
+    Cause::Stolen,
+    Cause::Suspended,
+    Cause::Overslept,
+    Cause::Unknown,
+];
+
 /// The names under which durations are published.
 struct Summary {
     /// With the label `quantile`.
@@ -117,6 +142,10 @@ const QUANTILES: [(f64, &str); 5] =
 /// Durations are published like a summary of Prometheus: quantiles of those between two reports,
 /// with the label `quantile`, and the sum and count of all. So the work of a report does not depend
 /// on how many timers have fired.
+///
+/// If the scheduler [explains lateness](lars_scheduler::Builder::explain_late), the label `cause`
+/// says why tasks began late, with one of the words of [`Cause::label`]. Who was at fault is no
+/// label, because there is no limit to how many that are; [`Handle::lateness`] names them.
 ///
 /// # Examples
 ///
@@ -169,7 +198,26 @@ impl MetricsReporter {
             let all = (summary.of)(&metrics);
             self.publish(summary, all, self.last.as_ref().map(summary.of));
         }
+        self.publish_late(&self.handle.lateness());
         self.last = Some(metrics);
+    }
+
+    fn publish_late(&self, late: &Lateness) {
+        if late.bound.is_none() {
+            return;
+        }
+        let mut sums: BTreeMap<Cause, (u64, Duration)> =
+            CAUSES.iter().map(|&cause| (cause, Default::default())).collect();
+        for row in &late.rows {
+            let (tasks, time) = sums.entry(row.cause).or_default();
+            *tasks += row.mainly;
+            *time += row.time;
+        }
+        for (cause, (tasks, time)) in sums {
+            let labels = [("scheduler", self.scheduler.clone()), ("cause", cause.label().into())];
+            counter!(LATE_TASKS, &labels).absolute(tasks);
+            gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
+        }
     }
 
     fn publish(&self, summary: &Summary, all: &Durations, last: Option<&Durations>) {
@@ -196,6 +244,10 @@ fn describe() {
     for (name, unit, about, _) in GAUGES {
         describe_gauge!(name, unit, about);
     }
+    let about = "Tasks that began late, each with the cause of the largest share of its lateness";
+    describe_counter!(LATE_TASKS, Unit::Count, about);
+    let about = "For how long tasks that began late waited, by cause";
+    describe_gauge!(LATE_SECONDS, Unit::Seconds, about);
     for Summary { name, sum, count, about, .. } in SUMMARIES {
         describe_gauge!(name, Unit::Seconds, about);
         describe_gauge!(sum, Unit::Seconds, about);

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use lars_bridges::metrics::MetricsReporter;
+use lars_scheduler::late::Cause;
 use lars_scheduler::{LightArrayRevolverScheduler, VirtualTime};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -16,7 +17,7 @@ fn virtual_time() -> VirtualTime {
     LightArrayRevolverScheduler::builder().tick_duration(10 * MS).build_virtual().unwrap()
 }
 
-/// What one report publishes, by name, and after a colon the quantile.
+/// What one report publishes, by name, and after a colon the quantile or the cause.
 fn published(reporter: &mut MetricsReporter) -> HashMap<String, f64> {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || reporter.report());
@@ -26,8 +27,8 @@ fn published(reporter: &mut MetricsReporter) -> HashMap<String, f64> {
             key.labels().find(|label| label.key() == name).map(|label| label.value().to_owned())
         };
         assert_eq!(label("scheduler").as_deref(), Some("orders"));
-        let name = match label("quantile") {
-            Some(quantile) => format!("{}:{quantile}", key.name()),
+        let name = match label("quantile").or(label("cause")) {
+            Some(label) => format!("{}:{label}", key.name()),
             None => key.name().to_owned(),
         };
         let value = match value {
@@ -126,9 +127,58 @@ fn calls_that_backpressure_made_wait_are_published_with_how_long_they_waited() {
 }
 
 #[test]
-fn the_table_in_the_docs_names_exactly_what_is_published() {
+fn late_tasks_and_their_time_are_published_by_cause() {
+    let builder = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1));
+    let scheduler = builder.explain_late(2 * MS).build().unwrap();
+    let mut reporter = MetricsReporter::new(&scheduler, "orders");
+    let label = |name: &str, cause: Cause| format!("lars_scheduler_late_{name}:{}", cause.label());
+    let words: BTreeSet<String> = published(&mut reporter)
+        .into_keys()
+        .filter_map(|name| name.strip_prefix("lars_scheduler_late_tasks_total:").map(str::to_owned))
+        .collect();
+    assert_eq!(words.len(), 14, "{words:?}");
+    let is_word = |word: &String| word.chars().all(|it| it.is_ascii_lowercase() || it == '_');
+    assert!(words.iter().all(is_word), "{words:?}");
+
+    let (release, hold) = std::sync::mpsc::channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
+    for _ in 0..5 {
+        scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    while scheduler.metrics().pool.queued < 5 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(10 * MS);
+    drop(release);
+    while scheduler.lateness().count < 5 {
+        std::thread::yield_now();
+    }
+    let handle = scheduler.handle();
+    scheduler.close().unwrap();
+    let (late, after) = (handle.lateness(), published(&mut reporter));
+    let sum = |name: &str| {
+        let of = after.iter().filter(|(key, _)| key.starts_with(name));
+        of.map(|(_, value)| value).sum::<f64>()
+    };
+    assert_eq!(sum("lars_scheduler_late_tasks_total"), late.count as f64);
+    let seconds = sum("lars_scheduler_late_seconds");
+    assert!((seconds - late.total.as_secs_f64()).abs() < 1e-6, "{seconds} {late}");
+    let busy = label("seconds", Cause::PoolBusy);
+    assert!(after[&busy] > 0.0, "{after:?}");
+}
+
+#[test]
+fn a_scheduler_that_does_not_explain_lateness_publishes_no_cause() {
     let time = virtual_time();
     let values = published(&mut MetricsReporter::new(&time, "orders"));
+    assert!(values.keys().all(|name| !name.starts_with("lars_scheduler_late_")), "{values:?}");
+}
+
+#[test]
+fn the_table_in_the_docs_names_exactly_what_is_published() {
+    let builder = LightArrayRevolverScheduler::builder().explain_late(MS);
+    let scheduler = builder.build().unwrap();
+    let values = published(&mut MetricsReporter::new(&scheduler, "orders"));
     let published: BTreeSet<&str> =
         values.keys().filter_map(|name| name.split(':').next()).collect();
     let docs = include_str!("../../../docs/observability.md");
