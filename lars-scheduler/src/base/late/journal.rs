@@ -484,11 +484,12 @@ mod tests {
     #[test]
     fn what_is_long_ago_is_still_known() {
         let mut journal = journal();
-        for time in 0..100 * PIECES as u64 {
+        let pieces = if cfg!(miri) { 2 } else { 100 } * PIECES as u64;
+        for time in 0..pieces {
             let from = 1_000 * time;
             journal.ran((from, from + 900), std::iter::once(whose()));
         }
-        let end = 100_000 * PIECES as u64;
+        let end = 1_000 * pieces;
         assert!(journal.deeds.pieces.len() <= PIECES);
         let nine_tenths = [(Cause::TasksBefore, end / 10 * 9), (Cause::Housekeeping, end / 10)];
         assert_eq!(said(&journal, 0, end), nine_tenths);
