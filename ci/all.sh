@@ -6,16 +6,19 @@
 #     ci/all.sh lint "miri trees"  these steps
 #     JOBS=1 ci/all.sh             one after another
 #
-# Three steps run at a time, also on two cores: some wait for a server, a child process or cargo's
-# lock while others compute. A step whose tools cannot be had says so loudly and is skipped. With
-# DROP_BUILDS=1 a folder of builds goes when no step uses it any more. Needs bash 5.1.
+# Four steps run at a time, also on two cores: some wait for a server, a child process or cargo's
+# lock while others compute. Each day has either `msrv` or `benches`. A step whose tools cannot be
+# had says so loudly and is skipped. With DROP_BUILDS=1 a folder of builds goes when no step uses it
+# any more. Needs bash 5.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # In this order: what new users run, then the longest of the others, and short ones at the end.
+daily=msrv
+if (($(date +%s) / 86400 % 2)); then daily=benches; fi
 steps=(
-    test "miri trees" loom lint "miri strict" postgres targets durable shuttle examples benches
-    features docs fuzz msrv deny beside package semver
+    test "miri trees" loom lint "miri strict" postgres targets durable shuttle examples "$daily"
+    features docs fuzz deny beside package semver
 )
 if (($# > 0)); then steps=("$@"); fi
 
@@ -77,7 +80,7 @@ drop_builds() {
 }
 
 while ((${#waiting[@]} + ${#running[@]} > 0)); do
-    while ((${#waiting[@]} > 0 && ${#running[@]} < ${JOBS:-3})); do
+    while ((${#waiting[@]} > 0 && ${#running[@]} < ${JOBS:-4})); do
         start "${waiting[0]}"
         waiting=("${waiting[@]:1}")
     done
