@@ -10,8 +10,8 @@ use crate::app::{App, Controls, Order};
 use crate::snapshot::{Late, LateRow, Snapshot};
 use crate::text::{clean, grouped, tail, time};
 
-/// The widest cause.
-const CAUSE: usize = 43;
+/// The least room for causes, if there is any: for that of what has no row.
+const CAUSE: usize = 20;
 /// A terminal of fewer columns shows no places.
 const WITH_PLACES: u16 = 100;
 
@@ -66,15 +66,17 @@ fn draw_rows(
         _ => {}
     }
     let places = area.width >= WITH_PLACES;
-    let room = usize::from(area.width).saturating_sub(2 + 8 + 2 * 11 + if places { 10 } else { 8 });
-    let cause = if places { CAUSE.min(2 * room / 5) } else { CAUSE.min(room / 2) };
+    let room = usize::from(area.width).saturating_sub(2 + 7 + 2 * 10 + if places { 10 } else { 8 });
+    // As wide as the widest, unless that leaves too little to the others.
+    let widest = all.iter().map(|it| it.cause.chars().count()).max().unwrap_or(0).max(CAUSE);
+    let cause = widest.min(if places { room / 2 } else { room * 3 / 5 });
     let culprit = if places { (room - cause) / 2 } else { room - cause };
     let place = room - cause - culprit;
     let row = |it: &&LateRow| {
         Row::new([
             share(late, it.time),
-            format!("{:>11}", time(it.time)),
-            format!("{:>11}", grouped(it.count)),
+            format!("{:>10}", time(it.time)),
+            format!("{:>10}", grouped(it.count)),
             clean(&it.cause),
             tail(&it.culprit, culprit),
             tail(&it.place, place),
@@ -83,23 +85,23 @@ fn draw_rows(
     let mut rows: Vec<Row<'_>> = all.iter().map(row).collect();
     if late.more_rows > 0 && app.controls.filter.is_empty() {
         let rest = late.rest();
-        let time = format!("{:>11}", time(rest));
+        let time = format!("{:>10}", time(rest));
         rows.push(Row::new([share(late, rest), time, String::new(), others.into()]).fg(FAINT));
     }
     let first = first(&app.controls, rows.len(), area.height);
     let widths = [
-        Constraint::Length(8),
-        Constraint::Length(11),
-        Constraint::Length(11),
+        Constraint::Length(7),
+        Constraint::Length(10),
+        Constraint::Length(10),
         Constraint::Length(cause as u16),
         Constraint::Length(culprit as u16),
         Constraint::Length(place as u16),
     ];
     let at = if places { "scheduled at" } else { "" };
-    let titles = ["   share", "       time", "      tasks", "cause", "culprit", at];
+    let titles = ["  share", "      time", "     tasks", "cause", "culprit", at];
     frame.render_widget(table(titles, widths, rows, first).block(block(title)), area);
 }
 
 fn share(late: &Late, time: u64) -> String {
-    format!("{:>6.1} %", 100.0 * late.share(time))
+    format!("{:>5.1} %", 100.0 * late.share(time))
 }

@@ -158,9 +158,9 @@ fn the_late_page_says_why_and_because_of_whom_lately_and_since_the_start() {
     assert!(line(recent, "no processor was free").contains("25.0 %"), "{screen}");
     // Nobody was interrupted lately; and what has no row has the rest.
     assert!(!recent.contains("importer"), "{screen}");
-    assert!(line(recent, " others").contains("25.0 %      20.0 ms"), "{screen}");
+    assert!(line(recent, " others").contains("25.0 %     20.0 ms"), "{screen}");
     assert!(line(whole, "a thread was interrupted").contains("thread `importer`"), "{screen}");
-    assert!(line(whole, "31 others").contains("22.9 %       110 ms"), "{screen}");
+    assert!(line(whole, "31 others").contains("22.9 %      110 ms"), "{screen}");
 }
 
 #[test]
@@ -231,6 +231,17 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     let screen = drawn(&app, 80, 24);
     assert_eq!(screen.matches("task 49").count(), 2, "{screen}");
     assert!(screen.contains("31 others") && !screen.contains("task 40"), "{screen}");
+    // A cause has the room that it needs, where the culprits leave it.
+    let mut one = snapshot(2);
+    let mut few = late(40);
+    few.rows[1].cause = "the timer thread kept house".to_owned();
+    few.rows.truncate(2);
+    one.late = Some(few);
+    app.tell(News::Snapshot(Box::new(one)));
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("the timer thread kept hou") && screen.contains("sync prices"));
+    let screen = drawn(&app, 100, 24);
+    assert!(screen.contains("the timer thread kept house") && screen.contains("src/sync.rs:5:5"));
 }
 
 fn with_actors(mut snapshot: Snapshot) -> Snapshot {
