@@ -66,7 +66,7 @@ fn draw_rows(
         _ => {}
     }
     let places = area.width >= WITH_PLACES;
-    let room = usize::from(area.width).saturating_sub(2 + 7 + 2 * 10 + if places { 10 } else { 8 });
+    let room = usize::from(area.width).saturating_sub(2 + 7 + 2 * 10 + 10);
     // As wide as the widest, unless that leaves too little to the others.
     let widest = all.iter().map(|it| it.cause.chars().count()).max().unwrap_or(0).max(CAUSE);
     let cause = widest.min(if places { room / 2 } else { room * 3 / 5 });

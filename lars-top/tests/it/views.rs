@@ -239,9 +239,11 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     one.late = Some(few);
     app.tell(News::Snapshot(Box::new(one)));
     let screen = drawn(&app, 80, 24);
-    assert!(screen.contains("the timer thread kept hou") && screen.contains("sync prices"));
+    assert!(screen.contains(" the timer thread kept ho  "), "{screen}");
+    assert!(line(&screen, "an inline task ran").contains("sync prices"), "{screen}");
     let screen = drawn(&app, 100, 24);
-    assert!(screen.contains("the timer thread kept house") && screen.contains("src/sync.rs:5:5"));
+    assert!(screen.contains(" the timer thread kept house  "), "{screen}");
+    assert!(line(&screen, "an inline task ran").contains("src/sync.rs:5:5"), "{screen}");
 }
 
 fn with_actors(mut snapshot: Snapshot) -> Snapshot {
