@@ -32,6 +32,8 @@ mod close;
 mod lane;
 mod settings;
 
+mod delays;
+
 mod lease;
 mod tenants;
 mod window;
@@ -53,6 +55,8 @@ use self::calls::Calls;
 pub(crate) use self::calls::{Answer, CallId};
 use self::clock::{ClockEstimate, Course};
 use self::close::Closing;
+pub(crate) use self::delays::Delay;
+use self::delays::Delays;
 pub(crate) use self::lane::Lane;
 pub(crate) use self::launches::{Launch, RunEnd};
 use self::lease::Lease;
@@ -139,6 +143,8 @@ pub(crate) struct Node {
     tallies: Vec<HandlerCounts>,
     /// What was said of each handler's failures.
     failures: Vec<failures::Failures>,
+    /// Why runs are late, if somebody wants to know.
+    delays: Option<Delays>,
     out: Vec<Output>,
 }
 
@@ -172,6 +178,7 @@ pub(crate) struct HandlerCounts {
 impl Node {
     pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
         let letters = settings.handlers.iter().filter(|handler| handler.recipient.is_some());
+        let names = settings.handlers.iter().map(|handler| Arc::clone(&handler.name));
         Self {
             letters: letters.map(|handler| Arc::clone(&handler.name)).collect(),
             lease: Lease::new(&mut rng, settings.terms(), now),
@@ -189,6 +196,7 @@ impl Node {
                 })
                 .collect(),
             failures: vec![failures::Failures::default(); settings.handlers.len()],
+            delays: settings.explains_late.then(|| Delays::new(names, now)),
             settings,
             rng,
             clock: ClockEstimate::default(),
@@ -200,6 +208,7 @@ impl Node {
 
     /// Takes in the reply of the batch that `lane` has in flight.
     pub(crate) fn replied(&mut self, lane: Lane, now: Mono, result: Result<Committed, StoreError>) {
+        self.is_now(now);
         let sent = match lane {
             Lane::Keeper => self.lease.answered(now, &result),
             Lane::Writer => self.calls.answered(now, &result),
@@ -226,6 +235,7 @@ impl Node {
     /// Does all that is to be done at `now`. What comes of it is in
     /// [`take_outputs`](Self::take_outputs).
     pub(crate) fn turn(&mut self, now: Mono) {
+        self.is_now(now);
         self.keep(now);
         self.write(now);
         self.run(now);
@@ -233,6 +243,14 @@ impl Node {
         self.tell_of_lease(now);
         self.close_down();
         self.set_alarms(now);
+        self.note_delays(now);
+    }
+
+    /// For what has to know when something came to be known here.
+    fn is_now(&mut self, now: Mono) {
+        if let Some(delays) = &mut self.delays {
+            delays.now = now;
+        }
     }
 
     /// How far the local clock is at most ahead of the store's, if anything is known of it.

@@ -11,6 +11,7 @@ mod submitted;
 mod threads;
 
 mod ending;
+mod explain;
 mod report;
 
 mod driver;
@@ -22,10 +23,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lars_scheduler::extend::Latenesses;
+use lars_scheduler::late::Lateness as LateTable;
 use lars_scheduler::{BuildError, Executor, Handle, LightArrayRevolverScheduler};
 
 use self::driver::{Begin, Driver};
 pub(crate) use self::ending::Ending;
+use self::explain::{Explainer, Noting, Way};
 pub(crate) use self::future_task::{Surroundings, spawn};
 use self::gate::Gate;
 pub(crate) use self::gate::Lease;
@@ -55,7 +59,7 @@ use crate::store::{Backend, StoreError, Write};
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use crate::time::{MonoClock, Timestamp};
+use crate::time::MonoClock;
 
 /// How many calls may wait for their answers.
 const MAX_CALLS: usize = 65_536;
@@ -95,6 +99,8 @@ pub(crate) struct Beside {
     /// Its name for people.
     pub(crate) name: String,
     pub(crate) on_parked: Option<OnParked>,
+    /// Where it is to be recorded why runs begin late, if it is.
+    pub(crate) latenesses: Option<Latenesses>,
     /// For inspections of the store.
     pub(crate) looker: Box<dyn Looker>,
     /// If the store is a file: for transactions of users.
@@ -154,6 +160,8 @@ pub(crate) struct Shared {
     on_parked: Option<OnParked>,
     /// The lateness of each handler's runs.
     lateness: Vec<Lateness>,
+    /// Why they did, if that is to be known.
+    explainer: Option<Explainer>,
     /// What turns the engine, if no thread does.
     #[cfg(feature = "test-kit")]
     turner: Mutex<Weak<turner::Turner>>,
@@ -175,18 +183,26 @@ impl Runtime {
         backend: Backend,
         handlers: Vec<Box<dyn RunHandler>>,
     ) -> Result<Self, StartError> {
+        let clock = MonoClock::start();
+        let executor = Arc::clone(&beside.executor);
+        // The way through the node's own pool is known.
+        let executor = match &beside.latenesses {
+            Some(_) if beside.threads.is_none() => {
+                Arc::new(Noting { executor, clock: clock.clone() })
+            }
+            _ => executor,
+        };
         let scheduler = LightArrayRevolverScheduler::builder()
             .thread_name("lars-durable-wheel")
-            .executor(Arc::clone(&beside.executor))
+            .executor(executor)
             .build()
             .map_err(|error| match error {
                 BuildError::Thread(error) => StartError::Thread(error),
                 other => StartError::Thread(std::io::Error::other(other.to_string())),
             })?;
-        let clock = MonoClock::start();
         let seen = backend.seen();
         let timers = scheduler.handle();
-        let shared = Shared::new(beside, timers, &handlers, &clock, &seen)?;
+        let shared = Shared::new(beside, timers, &settings, &clock, &seen)?;
         let now = clock.now();
         let mut node = Node::new(settings, fastrand::Rng::new(), now);
         // Calls that need the store's time may come before its first reply.
@@ -262,7 +278,7 @@ impl Shared {
     fn new(
         beside: Beside,
         timers: Handle,
-        handlers: &[Box<dyn RunHandler>],
+        settings: &NodeSettings,
         clock: &MonoClock,
         seen: &Seen,
     ) -> io::Result<Arc<Self>> {
@@ -271,7 +287,14 @@ impl Shared {
             #[cfg(feature = "test-kit")]
             MonoClock::Virtual(_) => Looks::here(beside.looker),
         };
-        let Beside { name, on_parked, executor, around, threads, .. } = beside;
+        let Beside { name, on_parked, latenesses, executor, around, threads, .. } = beside;
+        let handlers = &settings.handlers;
+        let names = || handlers.iter().map(|handler| Arc::clone(&handler.name)).collect();
+        let shared_threads = threads;
+        let threads = Threads::new(handlers.len(), shared_threads);
+        if let (Some(_), Some(_), Some(pool)) = (&latenesses, shared_threads, executor.as_pool()) {
+            threads.watch(pool.threads(), clock.clone());
+        }
         Ok(Arc::new(Self {
             inbox: Inbox::default(),
             looks,
@@ -283,7 +306,7 @@ impl Shared {
             timers,
             executor,
             around,
-            threads: Threads::new(handlers.len(), threads),
+            threads,
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
             log_bytes: AtomicU64::new(0),
@@ -294,6 +317,7 @@ impl Shared {
             name,
             on_parked,
             lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
+            explainer: latenesses.map(|latenesses| Explainer::new(latenesses, names())),
             #[cfg(feature = "test-kit")]
             turner: turner::nobody(),
         }))
@@ -390,9 +414,19 @@ impl Shared {
     }
 
     /// A run begins.
-    fn began(&self, handler: usize, deadline: Timestamp) {
-        let late = self.gate.store_now().since(deadline).as_micros();
-        self.lateness[handler].record(self.gate.now(), u64::try_from(late).unwrap_or(u64::MAX));
+    fn began(&self, launch: &Launch, way: Way) {
+        let late = self.gate.store_now().since(launch.row.deadline).as_micros();
+        let now = self.gate.now();
+        self.lateness[launch.handler].record(now, u64::try_from(late).unwrap_or(u64::MAX));
+        if let Some(explainer) = &self.explainer {
+            explainer.began(launch, way, &self.threads, now);
+        }
+    }
+
+    /// What began late, and why.
+    pub(crate) fn late_runs(&self) -> LateTable {
+        let table = |explainer: &Explainer| explainer.latenesses().table();
+        self.explainer.as_ref().map(table).unwrap_or_default()
     }
 
     fn answered(&self) {

@@ -7,6 +7,8 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lars_scheduler::extend::Latenesses;
+use lars_scheduler::late::{Late, Lateness};
 use lars_scheduler::{Executor, Pool};
 #[cfg(feature = "postgres")]
 use tokio_postgres::{
@@ -94,7 +96,12 @@ pub struct Builder {
     kept: Kept,
     history: Option<Kept>,
     on_parked: Option<OnParked>,
+    explain_late: Option<Duration>,
+    on_late: Option<OnLate>,
 }
+
+/// Is told of runs that begin late.
+type OnLate = Box<dyn Fn(&Late<'_>) + Send + Sync>;
 
 #[derive(Debug)]
 enum Place {
@@ -254,6 +261,13 @@ impl Durable {
         Metrics::of(&self.runtime.shared)
     }
 
+    /// Why runs of this node began late, since it was started, by cause and culprit. Empty unless
+    /// [`Builder::explain_late`] is on. For an interval, take the
+    /// [difference](Lateness::since) of two.
+    pub fn lateness(&self) -> Lateness {
+        self.runtime.shared.late_runs()
+    }
+
     /// What its threads share.
     #[cfg(feature = "metrics")]
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -346,6 +360,8 @@ impl Builder {
             kept: Kept::default(),
             history: None,
             on_parked: None,
+            explain_late: None,
+            on_late: None,
         }
     }
 
@@ -504,6 +520,87 @@ impl Builder {
         self
     }
 
+    /// Finds out why runs begin late, if they are late by more than `bound`; off by default.
+    ///
+    /// A run is late by what lies between its due time and its begin. A retry has a due time of its
+    /// own. What was due before it was accepted, or while its handler was paused, counts from then
+    /// on, as far as this node was told. [`Durable::lateness`] has a table of what all late runs
+    /// waited for, the log gets a line a second at most, and [`on_late`](Self::on_late) is told
+    /// each time. Who was late is named by its handler.
+    ///
+    /// | cause | culprit |
+    /// |---|---|
+    /// | [`HandlerFull`]: the handler had as many runs as it may | the handler |
+    /// | [`NodeFull`]: so had the node, or it ramps up after a start | the handler with most runs |
+    /// | [`Store`]: the store answered late, or not at all | |
+    /// | [`NoOwner`]: no node had its bucket since the last sign of life of the one before. If this node has seen none: since it was due | that node, by its [identity](crate::inspection::NodeInspection::id) |
+    /// | [`PoolBusy`]: handlers had all threads of the node's own pool | the handler with most |
+    /// | [`OtherExecutor`]: it waited in an [executor](Self::executor) of yours | |
+    /// | [`MessagesBefore`]: the actor had as many messages under way as it may | its kind |
+    /// | [`Timer`]: a thread of the node woke up late: that of the engine, the wheel or the pool | |
+    /// | [`Unknown`]: the rest, such as quarantine, or what came to be known here after it was due | |
+    ///
+    /// [`HandlerFull`]: lars_scheduler::late::Cause::HandlerFull
+    /// [`NodeFull`]: lars_scheduler::late::Cause::NodeFull
+    /// [`Store`]: lars_scheduler::late::Cause::Store
+    /// [`NoOwner`]: lars_scheduler::late::Cause::NoOwner
+    /// [`PoolBusy`]: lars_scheduler::late::Cause::PoolBusy
+    /// [`OtherExecutor`]: lars_scheduler::late::Cause::OtherExecutor
+    /// [`MessagesBefore`]: lars_scheduler::late::Cause::MessagesBefore
+    /// [`Timer`]: lars_scheduler::late::Cause::Timer
+    /// [`Unknown`]: lars_scheduler::late::Cause::Unknown
+    ///
+    /// It works in [virtual time](crate::test_kit) too, where the same test tells the same each
+    /// time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::{Durable, Fired, Handler, Payload};
+    /// use lars_scheduler::late::Cause;
+    /// use std::{sync::mpsc, thread, time::Duration};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Mail(u64);
+    /// impl Payload for Mail { const NAME: &'static str = "mail"; }
+    ///
+    /// let ms = Duration::from_millis;
+    /// let (sent, mails) = mpsc::channel();
+    /// let slow = move |mail: &Fired<Mail>| {
+    ///     thread::sleep(ms(50));
+    ///     let _ = sent.send(mail.payload().0);
+    /// };
+    /// let durable = Durable::in_memory()
+    ///     .handler(Handler::new(slow).concurrency(1))
+    ///     .explain_late(ms(10))
+    ///     .start()?;
+    /// let timers = durable.timers();
+    /// let all = (0..3).map(|number| timers.schedule_once(ms(20), Mail(number)));
+    /// timers.schedule_batch(all).wait()?;
+    /// let _ = (mails.recv()?, mails.recv()?, mails.recv()?);
+    ///
+    /// let late = durable.lateness();
+    /// print!("{late}"); // 2 began late, 150 ms in all … 95 % the handler was at its limit: mail
+    /// let full = |row: &&lars_scheduler::late::LateRow| row.cause == Cause::HandlerFull;
+    /// let full = late.rows.iter().find(full).ok_or("the third waited for the second")?;
+    /// assert_eq!(full.culprit.as_ref().map(ToString::to_string), Some("mail".into()));
+    /// # durable.close()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn explain_late(mut self, bound: Duration) -> Self {
+        self.explain_late = Some(bound);
+        self
+    }
+
+    /// Calls `hook` with what was late and why, on the thread of the run, just before that. Those
+    /// of actors are on the thread of the wheel: there, it holds up all runs of the node. Nothing
+    /// calls it without [`explain_late`](Self::explain_late). A hook that panics does no harm.
+    pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
+        self.on_late = Some(Box::new(hook));
+        self
+    }
+
     /// When commits to an SQLite file are flushed to the disk: every time unless it is set.
     #[cfg(feature = "sqlite")]
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
@@ -610,12 +707,19 @@ impl Builder {
             kept: self.kept,
             history: self.history.map(|kept| (kept, Arc::from(&*name))),
             sole: self.place.is_sole(),
+            explains_late: self.explain_late.is_some(),
             ..NodeSettings::new(handlers)
+        };
+        let latenesses = self.explain_late.map(Latenesses::new);
+        let latenesses = match self.on_late {
+            Some(hook) => latenesses.map(|latenesses| latenesses.on_late(hook)),
+            None => latenesses,
         };
         let backend = opened.backend;
         let beside = Beside {
             name,
             on_parked: self.on_parked,
+            latenesses,
             looker: opened.looker,
             #[cfg(feature = "sqlite")]
             file: opened.file,

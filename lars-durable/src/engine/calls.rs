@@ -170,6 +170,11 @@ impl Calls {
         tenures.map(|tenure| tenure.bucket)
     }
 
+    /// Whether a batch is under way.
+    pub(super) fn waits_for_store(&self) -> bool {
+        !self.lane.is_idle()
+    }
+
     /// Whether no call waits for its answer.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty() && self.lane.is_idle()

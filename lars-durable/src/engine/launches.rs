@@ -14,6 +14,7 @@
 //!   not. If it is stale, and an earlier try of it may have been committed, the row tells: it has
 //!   the same run still, or none, or the next one.
 
+use super::delays::Delay;
 use super::history::outcome_of;
 use super::runs::{Run, Stage};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
@@ -51,6 +52,10 @@ pub(crate) struct Launch {
     pub(crate) deleted: bool,
     /// Why it need not go on, if that is known already.
     pub(crate) told: Option<CancelReason>,
+    /// From when on it is late.
+    pub(crate) counts_from: Mono,
+    /// What the time from then to `at` was spent with, if that is to be known.
+    pub(crate) delays: Vec<Delay>,
 }
 
 /// How a run ended, as its handler or the runtime says.
@@ -174,6 +179,7 @@ impl Node {
         let Some(run) = self.runs.get(id) else { return };
         let handler = run.handler;
         let at_most_once = self.settings.handlers[handler].at_most_once;
+        self.runs.recorded(id, now);
         self.runs.hold(id, Arc::clone(&row));
         if row.cancelled {
             self.tell(id, CancelReason::Cancelled);
@@ -235,7 +241,8 @@ impl Node {
         let row = Arc::clone(row);
         // The row of a handler that runs at most once is gone: nobody else can run it.
         let deleted = self.settings.handlers[run.handler].at_most_once;
-        let at = self.clock.local(row.deadline, now).max(earliest);
+        let due = self.clock.local(row.deadline, now);
+        let at = due.max(earliest);
         // The start was recorded a lead before; only a clock that went back makes it longer.
         let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
@@ -244,14 +251,21 @@ impl Node {
             // Another owner finds the fence in the row.
             self.runs.end(id);
         } else if soon && (deleted || self.lease.is_valid(now)) {
+            let (bucket, past, mut counts_from) = (run.resident.bucket, &run.past, due);
+            let delays = self.delays.as_ref().map_or_else(Vec::new, |delays| {
+                counts_from = delays.counts_from(due, run.handler, past);
+                delays.explain((run.handler, bucket), past, (counts_from, at))
+            });
             let launch = Launch {
                 row: Arc::clone(&row),
-                bucket: run.resident.bucket,
+                bucket,
                 fence: run.fence,
                 handler: run.handler,
                 at,
                 deleted,
                 told: run.told,
+                counts_from,
+                delays,
             };
             self.out.push(Output::Launch(launch));
             self.runs.launch(id, row, at);
@@ -269,6 +283,7 @@ impl Node {
             if sent < since {
                 self.renew_soon(now);
             } else if self.window.epoch(run.resident.bucket) == Some(run.fence.epoch()) {
+                self.runs.recorded(id, now);
                 self.runs.hold(id, row);
                 self.launch(now, id);
             } else {
@@ -483,6 +498,7 @@ impl Node {
         again: bool,
     ) {
         if finished != Finished::Stale {
+            self.runs.recorded(id, now);
             self.runs.hold(id, row);
             self.launch(now, id);
         } else if again {

@@ -147,6 +147,11 @@ impl Lease {
         }
     }
 
+    /// Whether a batch of the keeper is under way, or the last one has failed.
+    pub(super) fn waits_for_store(&self) -> bool {
+        !self.lane.is_idle() || self.last_error.is_some()
+    }
+
     /// Why the keeper's last batch failed, if it did.
     pub(super) fn last_words(&self) -> Option<&str> {
         self.last_error.as_ref().map(|error| error.reason.as_str())
@@ -259,6 +264,7 @@ impl Node {
         self.lease.lapse_told = false;
         self.out.push(Output::ValidUntil(self.lease.valid_until));
         self.lease.paused = renewed.paused.iter().cloned().collect();
+        self.look_at_owners(&renewed, now);
         self.agree_on_buckets(&renewed, now);
         self.tell_of_buckets();
         self.resolve_doubts(sent, now);
@@ -266,6 +272,20 @@ impl Node {
             self.balance(&renewed, now);
         }
         self.launch_held(now);
+    }
+
+    /// Who has the buckets of others, and when it was last seen to live.
+    fn look_at_owners(&mut self, renewed: &Renewed, now: Mono) {
+        let Some(delays) = &mut self.delays else { return };
+        let (me, seen) = (self.lease.node, &self.lease.seen);
+        let alive = |owner: NodeId| {
+            let peer = renewed.nodes.iter().find(|peer| peer.id == owner)?;
+            let before = seen.get(&owner).filter(|before| before.renewals == peer.renewals);
+            Some((owner, before.map_or(now, |before| before.since)))
+        };
+        for (bucket, owner, _) in renewed.buckets.iter().filter(|it| it.1 != Some(me)) {
+            delays.saw_owner(*bucket, owner.and_then(alive), now);
+        }
     }
 
     /// The store decides who owns what: a reply may have been lost.
@@ -356,6 +376,9 @@ impl Node {
         self.lease.next_renewal = now;
         self.out.push(Output::BegunAnew);
         self.window.disown_all();
+        if let Some(delays) = &mut self.delays {
+            delays.lost_all(now);
+        }
         self.tell_of_buckets();
     }
 }

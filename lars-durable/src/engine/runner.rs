@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use super::delays::Past;
 use super::lane::{LONGEST_PAUSE, LaneState};
 use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
@@ -208,6 +209,11 @@ impl Runner {
     /// Whether it waits for no reply.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.is_empty()
+    }
+
+    /// Whether it has to wait before it can send anything.
+    pub(super) fn waits_for_store(&self, now: Mono) -> bool {
+        !self.is_idle() || !self.lane.is_free(now)
     }
 
     /// The node has buckets again, after it had none.
@@ -437,7 +443,7 @@ impl Node {
     }
 
     /// The limit of the node, and below it the ramp.
-    fn in_flight_limit(&self, now: Mono) -> usize {
+    pub(super) fn in_flight_limit(&self, now: Mono) -> usize {
         let seconds =
             u32::try_from((now - self.runner.ramp_from).0 / Micros::SECOND.0).unwrap_or(0);
         let ramped = self.settings.ramp.checked_shl(seconds.min(32)).unwrap_or(usize::MAX);
@@ -475,6 +481,7 @@ impl Node {
     /// nearer by another node is here under its old time as well. Its finish says when it is due
     /// again.
     fn start(&mut self, key: Key, resident: Resident, now: Mono) -> Option<Start> {
+        let heard = self.window.forget_heard(key);
         if self.runs.holds(key.1) {
             return None;
         }
@@ -482,7 +489,8 @@ impl Node {
             self.renew_used_up(resident.bucket, now);
             return None;
         };
-        Some(self.runs.start(key, resident, fence))
+        let past = Past { heard, picked: now, recorded: now };
+        Some(self.runs.start(key, resident, fence, past))
     }
 
     /// If the fences of this bucket's epoch are used up, nothing starts there before it has

@@ -24,6 +24,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::delays::Past;
 use super::quarantine::{Quarantine, Released};
 use super::ready::Ready;
 use super::settings::HandlerSettings;
@@ -117,6 +118,7 @@ pub(super) struct Run {
     pub(super) told: Option<CancelReason>,
     /// At which instant it was to begin.
     pub(super) launched: Mono,
+    pub(super) past: Past,
 }
 
 /// How far a run has come.
@@ -319,7 +321,13 @@ impl Runs {
     }
 
     /// The start is about to be sent.
-    pub(super) fn start(&mut self, key: Key, resident: Resident, fence: Fence) -> Start {
+    pub(super) fn start(
+        &mut self,
+        key: Key,
+        resident: Resident,
+        fence: Fence,
+        past: Past,
+    ) -> Start {
         let (id, handler) = (key.1, usize::from(resident.name));
         self.busy.take(resident);
         let run = Run {
@@ -333,6 +341,7 @@ impl Runs {
             handled: false,
             told: None,
             launched: Mono(0),
+            past,
         };
         self.runs.insert(id, run);
         Start { id, bucket: resident.bucket, fence }
@@ -341,6 +350,13 @@ impl Runs {
     /// One from quarantine is about to start.
     pub(super) fn isolate(&mut self, now: Mono, released: Released) {
         self.quarantine.begin(now, released);
+    }
+
+    /// The store has answered what has to come before the run.
+    pub(super) fn recorded(&mut self, id: TimerId, now: Mono) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.past.recorded = now;
+        }
     }
 
     /// The start is recorded, or has to wait for the lease again.

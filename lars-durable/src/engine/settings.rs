@@ -86,6 +86,8 @@ pub(crate) struct NodeSettings {
     pub(crate) history: Option<(Kept, Arc<str>)>,
     /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
+    /// Whether it is to be known why runs are late.
+    pub(crate) explains_late: bool,
 }
 
 /// What a node knows of a handler.
@@ -153,6 +155,7 @@ impl NodeSettings {
             kept: Kept::default(),
             history: None,
             max_deaths: MAX_DEATHS,
+            explains_late: false,
         }
     }
 

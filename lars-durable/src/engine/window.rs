@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::delays::Heard;
 use super::settings::LEAST_PUT_OFF;
 use super::{Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Loaded, Recipient, Then, TimerId};
@@ -69,6 +70,9 @@ pub(super) struct Window {
     places: HashMap<Arc<str>, u16>,
     /// The next bucket for a timer without a key.
     turn: usize,
+    /// Those that were due before they came here, and have not started: if it is to be known why
+    /// they are late.
+    heard: HashMap<Key, Heard>,
 }
 
 /// A timer that waits in memory. Small, because there may be very many.
@@ -129,6 +133,7 @@ impl Window {
             alarms_are_wrong: false,
             names,
             turn: 0,
+            heard: HashMap::new(),
         }
     }
 
@@ -195,6 +200,7 @@ impl Window {
             for left in &mut self.left {
                 left.remove(&bucket);
             }
+            self.heard.retain(|_, heard| heard.bucket != bucket);
         }
     }
 
@@ -285,9 +291,15 @@ impl Window {
 
     /// Forgets a timer that was cancelled or moved, whosever it is.
     pub(super) fn remove(&mut self, key: Key) {
+        self.forget_heard(key);
         for residents in &mut self.residents {
             residents.remove(&key);
         }
+    }
+
+    /// What was known of a timer that came here late.
+    pub(super) fn forget_heard(&mut self, key: Key) -> Option<Heard> {
+        self.heard.remove(&key)
     }
 
     /// Takes the timers that are due up to `limit`; those of a handler in their order.
@@ -313,6 +325,7 @@ impl Window {
 
     /// There is no room for this timer, which is behind all that are here of its handler.
     pub(super) fn leave(&mut self, key: Key, resident: Resident) {
+        self.forget_heard(key);
         let place = self.place(resident);
         let from = self.left[place].entry(resident.bucket).or_insert(key);
         *from = key.min(*from);
@@ -390,6 +403,9 @@ impl Node {
     /// `bucket` is this node's from now on.
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
         self.window.disown(bucket);
+        if let Some(delays) = &mut self.delays {
+            delays.took(bucket, now);
+        }
         if self.window.owned() == 0 {
             self.runner.begin(now);
         }
@@ -607,8 +623,11 @@ impl Node {
                 self.runs.finish_foreign(Finish { id: row.id, fence, then });
             }
             // Its owner died while it ran, perhaps because of it.
-            Some(_) => self.runs.quarantine(key, resident, row.deaths),
-            None => self.wait_for(key, resident),
+            Some(_) => {
+                self.hear(key, resident, false);
+                self.runs.quarantine(key, resident, row.deaths);
+            }
+            None => self.wait_for(key, resident, false),
         }
     }
 
@@ -623,23 +642,33 @@ impl Node {
     /// due within the loaded range. Otherwise its owner will load it.
     pub(super) fn near(&mut self, key: Key, resident: Resident) {
         if self.window.reaches(resident.bucket, key) && !self.runs.holds(key.1) {
-            self.wait_for(key, resident);
+            self.wait_for(key, resident, true);
         }
     }
 
-    /// Makes a timer resident, unless it is here already.
-    fn wait_for(&mut self, key: Key, resident: Resident) {
+    /// Makes a timer resident, unless it is here already. `accepted`: just now.
+    fn wait_for(&mut self, key: Key, resident: Resident, accepted: bool) {
         let here = self.window.contains(key, resident) || self.runs.is_due(key, resident);
         if here || self.window.is_left(key, resident) {
             return;
         }
         if self.make_room(key, resident) {
+            self.hear(key, resident, accepted);
             let place = self.window.place(resident);
             self.window.residents[place].insert(key, resident);
             let slot = slot_of(key.0);
             if key.0 != Timestamp::NEVER && !self.window.armed.contains_key(&slot) {
                 self.window.unarmed.push(slot);
             }
+        }
+    }
+
+    /// A timer has come. If it is due already, the time until now is not this node's.
+    fn hear(&mut self, key: Key, resident: Resident, accepted: bool) {
+        let Some(delays) = &self.delays else { return };
+        let (bucket, at) = (resident.bucket, delays.now);
+        if self.clock.local(key.0, at) < at {
+            self.window.heard.insert(key, Heard { bucket, at, accepted });
         }
     }
 

@@ -4,6 +4,7 @@
 mod cancels;
 mod ends;
 mod failures;
+mod late;
 mod leases;
 mod quarantine;
 mod shares;

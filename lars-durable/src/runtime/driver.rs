@@ -21,6 +21,7 @@ use std::time::Duration;
 use lars_scheduler::Task;
 
 use super::ending::Ending;
+use super::explain::Way;
 use super::gate::Lease;
 use super::inbox::{Input, Then};
 use super::lanes::Lanes;
@@ -86,14 +87,17 @@ pub(super) struct Begin {
     lease: Lease,
     shared: Arc<Shared>,
     handlers: Handlers,
+    way: Way,
 }
 
 impl Begin {
     /// On a thread of the executor: this one, if its handler has it, and then what waits for it.
-    fn on_its_thread(self) {
+    fn on_its_thread(mut self) {
         let shared = Arc::clone(&self.shared);
+        self.way = Way::here(&shared);
         let mut place = self.launch.handler;
-        let mut next = shared.threads.enter(place, self);
+        let waits = |begin: &mut Self, most| begin.way.wait(&shared, most);
+        let mut next = shared.threads.enter(place, self, waits);
         while let Some(begin) = next.take() {
             if let Err(panic) = contain(|| begin.now()) {
                 tracing::error!(target: "lars_durable", %panic, "a run panicked");
@@ -106,10 +110,10 @@ impl Begin {
 
     /// Unless it is too late, or too early.
     fn now(self) {
-        let Self { launch, ending, lease, shared, handlers } = self;
+        let Self { launch, ending, lease, shared, handlers, way } = self;
         if shared.gate.opens(launch.row.deadline, launch.deleted, &lease) {
             let handler = launch.handler;
-            shared.began(handler, launch.row.deadline);
+            shared.began(&launch, way);
             handlers[handler].run(Run { launch, ending, lease, shared });
         } else {
             ending.say(RunEnd::NotBegun);
@@ -506,7 +510,7 @@ impl Driver {
         self.running.insert(id, (fence, Arc::clone(&signal)));
         let ending = Ending::new(Arc::clone(&shared), id, fence, signal);
         let lease = shared.gate.lease();
-        let begin = Begin { launch, ending, lease, shared, handlers };
+        let begin = Begin { launch, ending, lease, shared, handlers, way: Way::Wheel };
         // If it is refused, it is dropped, and its ending says so.
         if short {
             let begin = Task::new(move || begin.now()).inline();

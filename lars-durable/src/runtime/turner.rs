@@ -87,7 +87,7 @@ impl Runtime {
         let clock = MonoClock::Virtual(Arc::new(move || {
             Mono(0) + Micros::from(here.now().saturating_duration_since(origin))
         }));
-        let shared = Shared::new(beside, time.clone(), &handlers, &clock, &backend.seen())?;
+        let shared = Shared::new(beside, time.clone(), &settings, &clock, &backend.seen())?;
         let node = Node::new(settings, rng, clock.now());
         let handlers: Handlers = handlers.into();
         handlers.iter().for_each(|handler| handler.bind(&shared));

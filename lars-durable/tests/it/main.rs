@@ -13,6 +13,7 @@ mod handlers;
 mod history;
 mod identity;
 mod inspecting;
+mod late_runs;
 #[cfg(feature = "metrics")]
 mod metrics_reporter;
 mod observing;

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use lars_scheduler::late::Cause;
+
 use super::server::{Database, PATIENCE, durable, server};
 use crate::query::{Found, Query, State};
 use crate::schedule::Cancel;
@@ -730,4 +732,43 @@ fn a_node_far_from_its_database_begins_to_work() {
     schedule(&durable.timers(), Duration::ZERO, 1);
     assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
     durable.close().unwrap();
+}
+
+#[test]
+fn on_postgresql_a_run_waits_for_its_handler_at_least_as_long_as_that_is_full() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let ((begun, began), (go, gone), (tell, told)) = (channel(), channel(), channel());
+    let (begun, gone, tell) = (Mutex::new(begun), Mutex::new(gone), Mutex::new(tell));
+    let handler = Handler::new(move |due: &Fired<Tagged>| {
+        begun.lock().unwrap().send(due.payload().0).unwrap();
+        let _ = gone.lock().unwrap().recv_timeout(PATIENCE);
+    });
+    let hold = Duration::from_millis(50);
+    let node = database.durable().handler(handler.concurrency(1)).explain_late(hold / 5);
+    let node = node.on_late(move |late| {
+        let shares = late.shares.to_vec();
+        let _ = tell.lock().unwrap().send((late.lateness, shares));
+    });
+    let node = node.start().unwrap();
+    settle(&database, 1);
+    schedule(&node.timers(), Duration::ZERO, 1);
+    assert_eq!(began.recv_timeout(PATIENCE), Ok(1));
+    told.try_iter().for_each(drop);
+    schedule(&node.timers(), Duration::ZERO, 2);
+    // It has been accepted, and cannot begin.
+    std::thread::sleep(hold);
+    (0..2).for_each(|_| go.send(()).unwrap());
+    assert_eq!(began.recv_timeout(PATIENCE), Ok(2));
+    let (late, shares) = told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(shares.iter().map(|share| share.time).sum::<Duration>(), late);
+    assert!(late >= hold, "{late:?}: {shares:?}");
+    let full = shares.iter().find(|share| share.cause == Cause::HandlerFull);
+    let full = full.unwrap_or_else(|| panic!("{shares:?}"));
+    assert_eq!(full.culprit.as_ref().map(ToString::to_string), Some("tagged".into()));
+    assert_eq!(
+        node.lateness().rows.iter().map(|row| row.time).sum::<Duration>(),
+        node.lateness().total
+    );
+    node.close().unwrap();
 }

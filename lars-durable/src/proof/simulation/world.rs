@@ -529,6 +529,7 @@ impl World {
             max_in_flight: 64,
             ramp: 4,
             batch: self.plan.batch,
+            explains_late: true,
             ..NodeSettings::new(handlers)
         }
     }
@@ -629,6 +630,9 @@ impl World {
             // Each is kept, as in the wheel: a node sets an alarm once.
             Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
             Output::Launch(launch) => {
+                let explained: i64 = launch.delays.iter().map(|delay| delay.time.0).sum();
+                let late = launch.at - launch.counts_from;
+                assert!((0..=late.0.max(0)).contains(&explained), "{late:?}: {launch:?}");
                 let mut at = self.when(node, launch.at) + self.rng.i64(0..500);
                 if self.chance(self.plan.faults.crowded) {
                     at += self.rng.i64(0..20 * SECOND);
