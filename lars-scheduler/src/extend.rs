@@ -16,6 +16,7 @@
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
+//! | [`Systems::promised`] | by when a task is promised to begin |
 //! | [`Latenesses`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
 //!
@@ -55,6 +56,7 @@ use std::panic::Location;
 #[cfg(doc)]
 use crate::Task;
 use crate::api::repeat::sealed::NextRun;
+use crate::base::deadline::Deadline;
 use crate::base::identity::Label;
 use crate::base::in_span::InSpan;
 use crate::base::raw_task::RawTask;
@@ -64,10 +66,12 @@ use crate::executor::TaskBody;
 use crate::executor::task::{CancelHook, HookedBody};
 use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
+use lars_base::time::Instant;
 
 pub use self::latenesses::Latenesses;
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
+#[cfg(not(lars_loom))] // no model has futures
 pub use crate::future::following::Following;
 
 /// What a [`Handle`] does for the systems that are built on it.
@@ -89,6 +93,31 @@ pub trait Systems {
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is, and outside spans.
     fn hand_over_to_pool(&self, body: impl TaskBody);
+
+    /// By when a task of this deadline is promised to begin: the deadline, rounded up to a tick,
+    /// plus [`Builder::coalesce`](crate::Builder::coalesce). `None` in virtual time, in which
+    /// nothing is late, and for what is later than an [`Instant`] can express.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::extend::Systems;
+    /// use std::time::Duration;
+    ///
+    /// let tick = Duration::from_millis(10);
+    /// let scheduler = LightArrayRevolverScheduler::builder().tick_duration(tick).build()?;
+    /// let deadline = scheduler.now() + Duration::from_secs(1);
+    /// let promised = scheduler.promised(deadline).ok_or("it can be expressed")?;
+    /// assert!(deadline <= promised && promised < deadline + tick);
+    /// assert_eq!(scheduler.promised(promised), Some(promised));
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// assert_eq!(time.promised(time.now()), None);
+    /// # Ok(()) }
+    /// ```
+    fn promised(&self, deadline: Instant) -> Option<Instant>;
 }
 
 impl Systems for Handle {
@@ -132,6 +161,15 @@ impl Systems for Handle {
         let now = live.clock.now();
         let task = RawTask::new(body, Label::default());
         hand_over_to_pool(live, &live.pool, task, now, (now, None));
+    }
+
+    fn promised(&self, deadline: Instant) -> Option<Instant> {
+        let core = self.core();
+        if core.clock.is_manual() {
+            return None;
+        }
+        let at = core.clock.nanos_at(deadline);
+        core.clock.instant(core.fires_at(Deadline { at, immediate: false }))
     }
 }
 

@@ -39,7 +39,6 @@ pub mod future;
 #[cfg(not(lars_loom))]
 pub mod time;
 
-#[cfg(not(lars_loom))]
 pub mod extend;
 
 #[cfg(all(feature = "__bench", not(lars_loom)))]

@@ -14,6 +14,7 @@ macro_rules! show {
 
 pub(crate) mod name;
 
+pub(crate) mod late;
 pub(crate) mod lineage;
 pub(crate) mod panics;
 pub(crate) mod slow_receive;

@@ -2,7 +2,6 @@
 
 pub(crate) mod askers;
 pub(crate) mod dead_letters;
-pub(crate) mod incidents;
 pub(crate) mod metrics;
 pub(crate) mod questions;
 pub(crate) mod rules;
@@ -10,6 +9,12 @@ pub(crate) mod signal;
 
 pub(crate) mod tree;
 
+pub(crate) mod late_messages;
+
+pub(crate) mod incidents;
+
 pub(crate) mod registry;
 
 pub(crate) mod home;
+
+pub(crate) mod lateness;

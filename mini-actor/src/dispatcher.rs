@@ -1,6 +1,7 @@
 //! Where actors run: on a pool of threads, on the thread of a pinned actor, or on the thread of a
 //! test.
 
+pub(crate) mod journal;
 pub(crate) mod marks;
 pub(crate) mod tally;
 pub(crate) mod task;

@@ -10,8 +10,8 @@
 //!   [`stop`](ActorRef::stop) and [`kill`](ActorRef::kill).
 //! - Time: [`timers`], [`Context::set_receive_timeout`], [`Scheduler`].
 //! - Failures: [`supervision`].
-//! - To look inside: [`metrics`], [`hooks`], [`System::timers_of`], [`Builder::on_panic`],
-//!   [`Builder::capture_spans`].
+//! - To look inside: [`metrics`], [`hooks`], [`System::timers_of`], [`System::lateness`],
+//!   [`Builder::on_panic`], [`Builder::capture_spans`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What is for a thread is not built there.
 #![cfg_attr(all(target_family = "wasm", target_os = "unknown"), allow(dead_code, unused_imports))]
@@ -41,7 +41,7 @@ pub mod test_kit;
 mod tests;
 
 /// What a program can have itself told, and what it is told then: [`Builder::on_dead_letter`],
-/// [`Builder::on_slow`], [`Builder::on_thread_start`].
+/// [`Builder::on_slow`], [`Builder::on_late`], [`Builder::on_thread_start`].
 ///
 /// ([`Builder::on_panic`] is told what [`supervision`] decides on.)
 pub mod hooks {

@@ -1,7 +1,7 @@
 //! Where messages wait for their actor.
 
+pub(crate) mod asides;
 pub(crate) mod overflow;
-pub(crate) mod spans;
 
 pub(crate) mod block;
 mod bound;

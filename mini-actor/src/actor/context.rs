@@ -18,7 +18,7 @@ use crate::cell::home::Cell;
 use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::dispatcher::worker::{Forgiven, about_to_block};
-use crate::mailbox::spans::{Told, told_here};
+use crate::mailbox::asides::{Told, told_here};
 use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
 use crate::refs::system::System;
@@ -522,7 +522,7 @@ impl<A: Actor> Context<A> {
         check_period(after)?;
         let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        let (check, place) = (self.quiet_check(generation), Location::caller());
+        let (check, place) = (self.quiet_check::<false>(generation), Location::caller());
         let armed = match self.system.registry().arm_own(after, check, place) {
             Ok(armed) => armed,
             Err(refusal) => return self.move_receive_timeout(after, since, place).ok_or(refusal),
@@ -561,13 +561,24 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn quiet_check(&self, generation: u64) -> Task<QuietCheck<A::Message>> {
+    fn quiet_check<const MISSED: bool>(
+        &self,
+        generation: u64,
+    ) -> Task<QuietCheck<A::Message, MISSED>> {
         Task::new(QuietCheck { cell: Arc::clone(self.myself.cell()), generation })
     }
 
     /// Looks again later.
     fn arm_quiet_again(&mut self, delay: Duration) {
-        let check = self.quiet_check(self.quiet_generation);
+        if delay.is_zero() {
+            self.arm_quiet_as::<true>(delay);
+        } else {
+            self.arm_quiet_as::<false>(delay);
+        }
+    }
+
+    fn arm_quiet_as<const MISSED: bool>(&mut self, delay: Duration) {
+        let check = self.quiet_check::<MISSED>(self.quiet_generation);
         if let Some(quiet) = &mut self.quiet {
             let (registry, cell) = (self.system.registry(), self.myself.cell());
             quiet.armed = registry.arm_for(&cell.lineage, delay, check, quiet.place);
@@ -597,6 +608,12 @@ impl<A: Actor> Context<A> {
         // If nothing is left the timer fires at once, behind the messages that wait now.
         self.arm_quiet_again(left);
         false
+    }
+
+    /// When it has been quiet long enough.
+    pub(crate) fn quiet_at(&self) -> Option<Instant> {
+        let quiet = self.quiet.as_ref()?;
+        quiet.since.checked_add(quiet.after)
     }
 
     /// The call of [`Actor::receive_timeout`] has ended: the time starts over, unless it has been
@@ -651,17 +668,22 @@ fn unwatch((other, number): (Arc<dyn Resident>, Option<u64>)) {
 }
 
 /// The timer of a receive timeout.
-struct QuietCheck<M: Send + 'static> {
+/// One that is `MISSED` was due before it was armed, because the actor was busy.
+struct QuietCheck<M: Send + 'static, const MISSED: bool> {
     cell: Arc<Cell<M>>,
     generation: u64,
 }
 
-impl<M: Send + 'static> TaskBody for QuietCheck<M> {
+impl<M: Send + 'static, const MISSED: bool> TaskBody for QuietCheck<M, MISSED> {
     fn run(self) {
         // Read before the place among the messages: what has come by now is received first.
         let fired = self.cell.registry.timers.now();
-        let generation = self.generation;
-        self.cell.send_signal_at(|at| Signal::Due(at, Due::Quiet { generation, fired }));
+        let Self { cell, generation } = self;
+        let due = match MISSED {
+            true => Due::MissedQuiet { generation, fired },
+            false => Due::Quiet { generation, fired },
+        };
+        cell.send_signal_at(|at| Signal::Due(at, due));
     }
 }
 

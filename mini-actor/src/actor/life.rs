@@ -33,14 +33,19 @@ use self::backlog::{Backlog, Word};
 use self::failure::Supervised;
 use self::phase::{Phase, Settled};
 use crate::actor::context::{Actor, Context};
+use crate::base::late::Timed;
+use crate::base::late::course::Did;
 use crate::base::stop_reason::StopReason;
 use crate::base::supervision::{Directive, Panic, SupervisionStrategy};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
+use crate::cell::lateness::Kind;
 use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal};
-use crate::mailbox::spans::Told;
+use crate::mailbox::asides::{Aside, Told};
 use crate::sync::{Arc, real_now};
+use lars_base::time::Instant;
+use lars_scheduler::extend::Systems;
 
 /// Creates an actor.
 pub(crate) enum Factory<A> {
@@ -212,6 +217,37 @@ impl<A: Actor> Incarnations<A> {
         received
     }
 
+    /// Receives the next message, with what is kept beside it. Returns whether there was one.
+    #[inline(never)]
+    fn receive_with_aside(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        let mut due = None;
+        let received = self.receive_told(turn, false, |_, span| {
+            let mut aside = Aside::default();
+            let message = turn.pop_with_aside(&mut aside);
+            *span = aside.told;
+            due = aside.timed.map(|timed| (timed, real_now()));
+            message
+        });
+        if let Some((timed, begun)) = due {
+            turn.was_received(Kind::Message, timed, begun);
+        }
+        received
+    }
+
+    /// The actor begins to receive what a timer of its own fired for at this instant; what was due
+    /// then, if it may be late.
+    fn begins(
+        &self,
+        turn: &TurnOf<'_, A>,
+        fired: Instant,
+        nominal: Option<Instant>,
+    ) -> Option<(Timed, Instant)> {
+        let registry = &turn.cell().registry;
+        registry.incidents.late()?;
+        let promised = registry.timers.promised(nominal?)?;
+        Some((Timed { promised, put_in: fired }, real_now()))
+    }
+
     /// Handles what is next: a failure, an unstashed message, what is due, or a message. Returns
     /// whether there was anything.
     #[inline]
@@ -232,8 +268,8 @@ impl<A: Actor> Incarnations<A> {
             self.handle_due(turn, due);
             return true;
         }
-        if turn.cell().mailbox.has_spans() {
-            return self.receive_told(turn, false, |_, span| turn.pop_told(span));
+        if turn.cell().mailbox.asides().is_some() {
+            return self.receive_with_aside(turn);
         }
         self.receive_with(turn, false, |_| turn.pop())
     }
@@ -241,15 +277,21 @@ impl<A: Actor> Incarnations<A> {
     fn handle_due(&mut self, turn: &TurnOf<'_, A>, due: Due) {
         let cell = turn.cell();
         match due {
-            Due::Tick(generation) => {
-                self.receive_told(turn, false, |ctx, span| ctx.timers().take(generation, span));
+            Due::Tick { generation, fired } => {
+                let due = fired.and_then(|fired| {
+                    let nominal = self.ctx.timers().due_at(generation);
+                    self.begins(turn, fired, nominal)
+                });
+                let received =
+                    self.receive_told(turn, false, |ctx, span| ctx.timers().take(generation, span));
+                if let Some((timed, begun)) = due.filter(|_| received) {
+                    turn.was_received(Kind::Message, timed, begun);
+                }
                 self.ctx.timers().handled(generation);
             }
-            Due::Quiet { generation, fired } => {
-                if self.ctx.is_quiet(generation, fired) {
-                    self.call(cell, A::receive_timeout);
-                    self.ctx.quiet_again(generation);
-                }
+            Due::Quiet { generation, fired } => self.handle_quiet(turn, generation, fired, true),
+            Due::MissedQuiet { generation, fired } => {
+                self.handle_quiet(turn, generation, fired, false);
             }
             Due::Gone(gone) => {
                 // It counts as watched until here: an actor that watches again meanwhile watches
@@ -259,6 +301,20 @@ impl<A: Actor> Incarnations<A> {
                 }
             }
         }
+    }
+
+    /// The timer of the receive timeout fired then. `timed`: it may turn out to be late.
+    fn handle_quiet(&mut self, turn: &TurnOf<'_, A>, generation: u64, fired: Instant, timed: bool) {
+        if !self.ctx.is_quiet(generation, fired) {
+            return;
+        }
+        let due = self.ctx.quiet_at().filter(|_| timed);
+        let begins = self.begins(turn, fired, due);
+        self.call(turn.cell(), A::receive_timeout);
+        if let Some((timed, begun)) = begins {
+            turn.was_received(Kind::Timeout, timed, begun);
+        }
+        self.ctx.quiet_again(generation);
     }
 
     fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
@@ -319,9 +375,9 @@ impl<A: Actor> Incarnations<A> {
 #[cold]
 #[inline(never)]
 fn bury_next<M: Send + 'static>(turn: &Turn<'_, M>) -> bool {
-    let mut span = None;
-    let left = turn.pop_told(&mut span);
-    let _inside = span.and_then(CapturedSpan::enter);
+    let mut aside = Aside::default();
+    let left = turn.pop_with_aside(&mut aside);
+    let _inside = aside.told.and_then(CapturedSpan::enter);
     left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some()
 }
 
@@ -341,6 +397,24 @@ fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
     }
 }
 
+/// What an actor has done last, and when it was over, if that has been read already.
+type Course = (Did, Option<Instant>);
+
+impl<A: Actor> Incarnations<A> {
+    /// The turn begins: what came before it, if what is late is explained.
+    #[inline]
+    fn begin_course(&self, turn: &TurnOf<'_, A>) -> Option<Course> {
+        let now = turn.begin_course()?;
+        let between_two = matches!(self.phase, Phase::Restarting | Phase::Paused);
+        Some((if between_two { Did::Unknown } else { Did::Waited }, Some(now)))
+    }
+
+    fn note(&self, turn: &TurnOf<'_, A>, (did, now): &mut Course) {
+        let waits = !self.agenda.is_empty() || !self.backlog.is_empty();
+        turn.note(*did, waits, now.take());
+    }
+}
+
 impl<A: Actor> Life<A::Message> for Incarnations<A> {
     fn run(&mut self, turn: &TurnOf<'_, A>) -> Progress {
         let cell = turn.cell();
@@ -353,9 +427,13 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let mut reading = turn.begin_watch();
         let watched = reading != NEVER;
         let mut bound = if end_of_slice.is_some() { 1 } else { reading.min(rules.throughput) };
+        let mut course = self.begin_course(turn);
         // The hint may have been taken back by an earlier look that came before the announcement.
         let mut signalled = cell.mailbox.is_signalled();
         let progress = loop {
+            if let Some(course) = &mut course {
+                self.note(turn, course);
+            }
             if std::mem::take(&mut signalled) || cell.lane.hint() {
                 self.backlog.add(cell.take_signals());
             }
@@ -365,6 +443,9 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             let seen = turn.position();
             let behind = !self.backlog.is_empty() && self.catch_up(cell);
             let settled = if behind { Settled::Moved } else { self.settle(turn) };
+            if let Some((did, _)) = &mut course {
+                *did = if settled == Settled::Works { Did::Message } else { Did::Hook };
+            }
             match settled {
                 Settled::Over => break Progress::Gone,
                 Settled::Waits => break Progress::Done(seen),
@@ -392,6 +473,10 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             }
             steps += 1;
         };
+        if let Some(mut course) = course {
+            self.note(turn, &mut course);
+            turn.end_course();
+        }
         if watched && steps != looked {
             turn.end_watch(steps.wrapping_sub(looked), reading.saturating_sub(steps));
         }

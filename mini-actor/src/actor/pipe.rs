@@ -5,14 +5,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::time::Duration;
 
 use crate::actor::context::{Actor, Context};
+use crate::base::late::Whose;
 use crate::base::panics::guard;
 use crate::cell::home::Cell;
 use crate::dispatcher::Dispatcher;
 use crate::dispatcher::task::{Activate, Task};
-use crate::dispatcher::worker::is_no_turn;
-use crate::mailbox::spans::{Told, told_here};
+use crate::dispatcher::worker::NoTurn;
+use crate::mailbox::asides::{Told, told_here};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
 
@@ -32,6 +34,8 @@ struct Pipe {
     dispatcher: Dispatcher,
     /// The span in which it was piped, if the system captures spans.
     span: Option<Told>,
+    /// Whose it is, and how late something has to be, if what is late is explained.
+    noted: Option<(Whose, Duration)>,
 }
 
 impl Wake for Pipe {
@@ -90,7 +94,7 @@ impl Drop for Pipe {
 
 impl Activate for Pipe {
     fn activate(self: Arc<Self>) -> bool {
-        is_no_turn();
+        let _no_turn = NoTurn::enter(self.noted);
         // Release, here and below: a thread that wakes it from here on comes after the last poll.
         self.state.store(POLLED, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self));
@@ -170,6 +174,8 @@ impl<A: Actor> Context<A> {
         let cell = Arc::clone(self.myself().cell());
         let dispatcher = cell.registry.dispatcher.clone();
         let span = cell.mailbox.has_spans().then(told_here).flatten();
+        let late = cell.registry.incidents.late();
+        let noted = late.map(|late| (Whose::Piped(cell.id), late.bound()));
         let open = Open::new(Arc::clone(&cell));
         let work = async move {
             // Moved in whole, so that it also ends with a future that is dropped.
@@ -182,6 +188,7 @@ impl<A: Actor> Context<A> {
             work: Mutex::new(Some(Box::pin(work))),
             dispatcher: dispatcher.clone(),
             span,
+            noted,
         });
         dispatcher.schedule(pipe as Task);
     }

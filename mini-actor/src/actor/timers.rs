@@ -22,8 +22,8 @@ use crate::base::timer_key::{ActorTimer, TimerKey};
 use crate::cell::home::Cell;
 use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Signal};
-use crate::mailbox::spans::{Told, told_here};
-use crate::sync::Arc;
+use crate::mailbox::asides::{Told, told_here};
+use crate::sync::{Arc, real_now};
 
 enum Source<M> {
     Once(Option<M>),
@@ -127,15 +127,18 @@ pub struct Timers<M: Send + 'static> {
     next: u64,
 }
 
-/// A due timer, on its way into the system lane.
-struct DueTick<M: Send + 'static> {
+/// A due timer, on its way into the system lane. One that is `MISSED` was due before it was armed,
+/// because the actor got to the tick before so late: then the next is not late as well.
+struct DueTick<M: Send + 'static, const MISSED: bool = false> {
     cell: Arc<Cell<M>>,
     generation: u64,
 }
 
-impl<M: Send + 'static> TaskBody for DueTick<M> {
+impl<M: Send + 'static, const MISSED: bool> TaskBody for DueTick<M, MISSED> {
     fn run(self) {
-        self.cell.send_signal_at(|at| Signal::Due(at, Due::Tick(self.generation)));
+        let Self { cell, generation } = self;
+        let fired = (!MISSED && cell.registry.incidents.late().is_some()).then(real_now);
+        cell.send_signal_at(|at| Signal::Due(at, Due::Tick { generation, fired }));
     }
 }
 
@@ -363,7 +366,7 @@ impl<M: Send + 'static> Timers<M> {
             self.discard(timer);
             return Ok(());
         }
-        let due = self.due(started, &timer.key);
+        let due = self.due::<false>(started, &timer.key);
         match self.cell.registry.arm_own(initial, due, place) {
             Ok(armed) => timer.armed = armed,
             Err(refusal) => {
@@ -418,7 +421,7 @@ impl<M: Send + 'static> Timers<M> {
 
     /// What runs when a timer is due. In listings it has the name of the key, if that is one for
     /// many timers.
-    fn due(&self, generation: u64, key: &TimerKey) -> Task<DueTick<M>> {
+    fn due<const MISSED: bool>(&self, generation: u64, key: &TimerKey) -> Task<DueTick<M, MISSED>> {
         let task = Task::new(DueTick { cell: Arc::clone(&self.cell), generation });
         match key.static_name() {
             Some(name) => task.named(name),
@@ -429,8 +432,16 @@ impl<M: Send + 'static> Timers<M> {
     /// Re-arms a periodic timer. If there is no place for it, its key ends now, and the rest when
     /// its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
+        if delay.is_zero() {
+            self.arm_as::<true>(generation, delay);
+        } else {
+            self.arm_as::<false>(generation, delay);
+        }
+    }
+
+    fn arm_as<const MISSED: bool>(&mut self, generation: u64, delay: Duration) {
         let Some(timer) = self.timers.get(&generation) else { return };
-        let due = self.due(generation, &timer.key);
+        let due = self.due::<MISSED>(generation, &timer.key);
         if let Some(timer) = self.timers.get_mut(&generation) {
             let cell = &self.cell;
             timer.armed = cell.registry.arm_for(&cell.lineage, delay, due, timer.place);
@@ -456,6 +467,11 @@ impl<M: Send + 'static> Timers<M> {
             let panic = Panic { path: Arc::clone(self.cell.lineage.path()), message };
             self.cell.registry.incidents.panicked(&panic, Directive::Resume);
         }
+    }
+
+    /// When the timer of this generation is due.
+    pub(crate) fn due_at(&self, generation: u64) -> Option<Instant> {
+        self.timers.get(&generation)?.nominal
     }
 
     /// The timer of this generation is due: its message, if it is still wanted, and the span in

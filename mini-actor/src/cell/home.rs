@@ -6,6 +6,7 @@ use std::borrow::Borrow;
 use std::panic::resume_unwind;
 
 use crate::base::error::Unsendable;
+use crate::base::late::Timed;
 use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
@@ -19,10 +20,10 @@ use crate::dispatcher::tally::Tally;
 use crate::dispatcher::task::{Activate, Task};
 use crate::dispatcher::watch::{Note, Reports};
 use crate::dispatcher::worker::{is_shared_thread, with_watch};
+use crate::mailbox::asides::{Aside, told_here};
 use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
-use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax, thread_local};
 use lars_base::time::Instant;
@@ -125,17 +126,17 @@ impl<'a, M> Turn<'a, M> {
         self.cell
     }
 
-    /// Takes the next message out, of a mailbox that keeps no spans.
+    /// Takes the next message out, of a mailbox that keeps nothing beside it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<M> {
         // SAFETY: a turn exists inside the one activation only.
         unsafe { self.cell.mailbox.pop() }
     }
 
-    /// Takes the next message out, and its span, if it has one.
-    pub(crate) fn pop_told(&self, span: &mut Option<Told>) -> Option<M> {
+    /// Takes the next message out, and what is kept beside it.
+    pub(crate) fn pop_with_aside(&self, aside: &mut Aside) -> Option<M> {
         // SAFETY: a turn exists inside the one activation only.
-        unsafe { self.cell.mailbox.pop_told(span) }
+        unsafe { self.cell.mailbox.pop_with_aside(aside) }
     }
 
     /// Counts a message as received.
@@ -229,7 +230,8 @@ impl<M: Send + 'static> Cell<M> {
             processed: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             pipes: AtomicU64::new(0),
-            mailbox: Mailbox::new(capacity).with_spans(registry.rules.capture_spans),
+            mailbox: Mailbox::new(capacity)
+                .with_asides(registry.rules.capture_spans, registry.incidents.late().is_some()),
             lane: Lane::new(),
             watchers: Watchers::new(),
             askers: Askers::new(),
@@ -292,17 +294,29 @@ impl<M: Send + 'static> Cell<M> {
     /// in a row, because others were faster, the first is buried before there is a place again.
     pub(crate) fn offer<P, B: Parcel<M>>(
         self: &Arc<Self>,
+        given: P,
+        make: impl Fn(P) -> B,
+        wait: Wait,
+    ) -> Result<(), (Unsendable, P)> {
+        self.offer_timed(given, make, wait, None)
+    }
+
+    /// Like [`offer`](Self::offer), for a message that may be a timer's, and late.
+    fn offer_timed<P, B: Parcel<M>>(
+        self: &Arc<Self>,
         mut given: P,
         make: impl Fn(P) -> B,
         wait: Wait,
+        timed: Option<Timed>,
     ) -> Result<(), (Unsendable, P)> {
         let mut evicted = Evicted { cell: self, message: None };
         let (mut deadline, mut place) = (None, None);
         let mut spins = 0;
         // Before a slot is taken: it calls the log subscriber.
-        let mut span = self.mailbox.has_spans().then(told_here).flatten();
+        let told = self.mailbox.has_spans().then(told_here).flatten();
+        let mut aside = Aside { told, timed };
         loop {
-            let made = self.mailbox.send_with(given, &mut span, |given| {
+            let made = self.mailbox.send_with(given, &mut aside, |given| {
                 let _mapping = Mapping::enter();
                 make(given)
             });
@@ -366,6 +380,16 @@ impl<M: Send + 'static> Cell<M> {
     /// Like [`deliver`](Self::deliver), for a large message.
     pub(crate) fn deliver_boxed(self: &Arc<Self>, message: Box<M>) -> bool {
         self.delivered(self.offer(message, |message| message, Wait::Never))
+    }
+
+    /// Like [`deliver`](Self::deliver), for a timer's message that was promised by then.
+    pub(crate) fn deliver_timed(
+        self: &Arc<Self>,
+        message: impl Parcel<M>,
+        promised: Instant,
+    ) -> bool {
+        let timed = Timed { promised, put_in: real_now() };
+        self.delivered(self.offer_timed(message, |it| it, Wait::Never, Some(timed)))
     }
 
     fn delivered(&self, sent: Result<(), (Unsendable, impl Borrow<M>)>) -> bool {

@@ -9,6 +9,7 @@ use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::supervision::{Directive, Panic};
+use crate::cell::late_messages::LateMessages;
 use crate::dispatcher::watch::Note;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering};
@@ -25,16 +26,29 @@ pub(crate) struct Incidents {
     on_slow: Mutex<Option<SlowHook>>,
     panics: AtomicU64,
     slow_receives: AtomicU64,
+    /// What is late, if that is explained.
+    late: Option<LateMessages>,
 }
 
 impl Incidents {
-    pub(crate) fn new(on_panic: Option<PanicHook>, on_slow: Option<SlowHook>) -> Self {
+    pub(crate) fn new(
+        on_panic: Option<PanicHook>,
+        on_slow: Option<SlowHook>,
+        late: Option<LateMessages>,
+    ) -> Self {
         Self {
             on_panic: Mutex::new(on_panic),
             on_slow: Mutex::new(on_slow),
             panics: AtomicU64::new(0),
             slow_receives: AtomicU64::new(0),
+            late,
         }
+    }
+
+    /// What is late, if that is explained.
+    #[inline]
+    pub(crate) fn late(&self) -> Option<&LateMessages> {
+        self.late.as_ref()
     }
 
     pub(super) fn panics(&self) -> u64 {
@@ -54,6 +68,9 @@ impl Incidents {
         guard("the destructor of the panic hook", || drop(on_panic));
         let on_slow = self.on_slow.lock().take();
         guard("the destructor of the hook for slow messages", || drop(on_slow));
+        if let Some(late) = &self.late {
+            late.release();
+        }
     }
 
     /// Counts, logs and reports a panic.

@@ -36,10 +36,12 @@ pub(crate) enum Signal {
 
 /// What is received in its turn, like a message.
 pub(crate) enum Due {
-    /// A keyed timer; with its generation.
-    Tick(u64),
+    /// A keyed timer; with its generation, and when it fired if that may turn out to be late.
+    Tick { generation: u64, fired: Option<Instant> },
     /// Perhaps the receive timeout; with when its timer fired.
     Quiet { generation: u64, fired: Instant },
+    /// The same, of a timer that was due before it was armed: that it is late says nothing more.
+    MissedQuiet { generation: u64, fired: Instant },
     /// A watched actor has stopped; its messages come first. Ends are reported one at a time, so
     /// that very many at once do not keep other actors from their turn.
     Gone(Terminated),
@@ -224,6 +226,11 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn what_may_be_late_takes_no_more_room_on_its_way() {
+        assert_eq!((size_of::<Due>(), size_of::<Signal>()), (32, 48));
+    }
 
     #[test]
     fn watchers_are_told_in_the_order_in_which_they_came_without_those_that_left() {

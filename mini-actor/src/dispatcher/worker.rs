@@ -18,12 +18,15 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
+use std::time::Duration;
 
 use crossbeam_deque::Worker as Queue;
 use lars_base::idle::Sleeper;
 use lars_base::time::Instant;
 
+use crate::base::late::Whose;
 use crate::base::panics::guard;
+use crate::dispatcher::journal::Journal;
 use crate::dispatcher::marks::{Inside, Set};
 use crate::dispatcher::shared::Shared;
 use crate::dispatcher::task::Task;
@@ -48,6 +51,7 @@ pub(super) struct Worker {
     /// thread.
     blocks: Cell<bool>,
     watch: Watch,
+    journal: Journal,
 }
 
 thread_local! {
@@ -104,9 +108,35 @@ pub(crate) fn with_watch<R>(look: impl FnOnce(&Watch) -> R) -> Option<R> {
     with_current(|worker| look(&worker.watch))
 }
 
-/// The calling thread begins something that is no turn of an actor.
-pub(crate) fn is_no_turn() {
-    with_watch(Watch::pause);
+/// Calls `look` with what the calling thread has run lately, if it is a worker.
+#[inline]
+pub(crate) fn with_journal<R>(look: impl FnOnce(&Journal) -> R) -> Option<R> {
+    with_current(|worker| look(&worker.journal))
+}
+
+/// Until this is dropped, the calling thread runs something that is no turn of an actor.
+pub(crate) struct NoTurn {
+    noted: bool,
+}
+
+impl NoTurn {
+    /// With what it runs, and how late something has to be, if what is late is explained.
+    pub(crate) fn enter(noted: Option<(Whose, Duration)>) -> Self {
+        with_watch(Watch::pause);
+        with_journal(|journal| match noted {
+            Some((whose, bound)) => _ = journal.begin(whose, bound),
+            None => journal.pause(),
+        });
+        Self { noted: noted.is_some() }
+    }
+}
+
+impl Drop for NoTurn {
+    fn drop(&mut self) {
+        if self.noted {
+            with_journal(Journal::end);
+        }
+    }
 }
 
 /// Until this is dropped, time does not count for the message that is being received.
@@ -144,7 +174,8 @@ pub(crate) fn is_shared_thread() -> bool {
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: usize, queue: Queue<Task>) -> Self {
         let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
-        Self { shared, number, queue, slot, blocks, watch: Watch::new() }
+        let (watch, journal) = (Watch::new(), Journal::default());
+        Self { shared, number, queue, slot, blocks, watch, journal }
     }
 
     fn take_slot(&self) -> Option<Task> {
@@ -230,6 +261,7 @@ pub(super) fn work(worker: Worker, sleeper: &Sleeper) {
         if !searching {
             // Before the search, which then finds what a hook schedules here.
             worker.watch.pause();
+            worker.journal.pause();
             searching = true;
             shared.idle.begin_search();
         }

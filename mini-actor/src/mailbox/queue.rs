@@ -57,7 +57,7 @@
 //! # Spans
 //!
 //! If the system captures spans, they lie beside the queue, by the addresses of their messages: see
-//! [`spans`](crate::mailbox::spans).
+//! [`asides`](crate::mailbox::asides).
 
 mod spare;
 
@@ -70,10 +70,10 @@ use std::ptr;
 use std::task::{Poll, Waker};
 
 use crate::base::panics::guard;
+use crate::mailbox::asides::Asides;
 use crate::mailbox::block::Block;
 use crate::mailbox::bound::Bound;
 use crate::mailbox::overflow::{Capacity, Overflow};
-use crate::mailbox::spans::Spans;
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Ordering, UnsafeCell, relax};
 use lars_base::time::Instant;
 
@@ -169,8 +169,8 @@ struct Middle<T> {
     first: AtomicPtr<Block<T>>,
     /// How many blocks there are, in use or not.
     blocks: AtomicUsize,
-    /// Those of the messages that wait, if spans are captured.
-    spans: Option<Box<Spans>>,
+    /// What is kept beside the messages that wait, if anything may be.
+    asides: Option<Box<Asides>>,
 }
 
 // SAFETY: a slot's value is written by the one sender that took the slot, and passes to the reader
@@ -227,7 +227,7 @@ impl<T> Mailbox<T> {
                 spare: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicPtr::new(ptr::null_mut()),
                 blocks: AtomicUsize::new(0),
-                spans: None,
+                asides: None,
             },
             _and: Gap::NEW,
             head: Head {
@@ -237,15 +237,23 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Whether messages keep the spans in which they are told.
-    pub(crate) fn with_spans(mut self, on: bool) -> Self {
-        self.middle.spans = on.then(Box::default);
+    /// Whether messages keep the spans in which they are told, and those of timers when they were
+    /// due.
+    pub(crate) fn with_asides(mut self, spans: bool, due: bool) -> Self {
+        self.middle.asides = (spans || due).then(|| Box::new(Asides::new(spans)));
         self
     }
 
+    /// Whether messages keep the spans in which they are told.
     #[inline]
     pub(crate) fn has_spans(&self) -> bool {
-        self.middle.spans.is_some()
+        self.middle.asides.as_ref().is_some_and(|asides| asides.spans)
+    }
+
+    /// What is kept beside the messages that wait.
+    #[inline]
+    pub(crate) fn asides(&self) -> Option<&Asides> {
+        self.middle.asides.as_deref()
     }
 
     /// What becomes of a message that finds no room.

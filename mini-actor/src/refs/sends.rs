@@ -4,12 +4,18 @@ use std::ops::ControlFlow;
 use std::panic::Location;
 use std::time::Duration;
 
+use lars_base::rate::Rate;
 use lars_base::time::Instant;
+use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::{Due, TaskBody};
-use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Periodic, ScheduleError, Task};
+use lars_scheduler::extend::Systems;
+use lars_scheduler::{
+    Cancellable, Handle, MissedTickBehavior, Periodic, Repeat, ScheduleError, Task,
+};
 
 use crate::cell::home::{Cell, LARGE};
 use crate::cell::registry::Place;
+use crate::mailbox::block::Parcel;
 use crate::refs::address::ActorRef;
 use crate::sync::Arc;
 
@@ -97,6 +103,21 @@ impl<M: Send + 'static> TaskBody for LargeDelivery<M> {
     }
 }
 
+/// The send of a message that was promised by then, where it is explained what is late. It is
+/// allocated with its task.
+struct TimedDelivery<M, P> {
+    to: Arc<Cell<M>>,
+    message: P,
+    promised: Instant,
+}
+
+impl<M: Send + 'static, P: Parcel<M> + Send + 'static> TaskBody for TimedDelivery<M, P> {
+    fn run(self) {
+        self.to.deliver_timed(self.message, self.promised);
+    }
+}
+
+#[derive(Clone, Copy)]
 enum When {
     In(Duration),
     At(Instant),
@@ -225,6 +246,11 @@ impl Scheduler {
         to: Arc<Cell<M>>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
+        if let Some((at, promised)) = self.promise(when.0, &to) {
+            let delivery = TimedDelivery { to, message, promised };
+            let sent = self.schedule((When::At(at), when.1), delivery);
+            return sent.map_err(|refused| refused.map(|task| task.into_body().message));
+        }
         let sent = self.schedule(when, Delivery { to, message });
         sent.map_err(|refused| refused.map(|task| task.into_body().message))
     }
@@ -235,8 +261,24 @@ impl Scheduler {
         to: Arc<Cell<M>>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let sent = self.schedule(when, LargeDelivery { to, message: Box::new(message) });
+        let message = Box::new(message);
+        if let Some((at, promised)) = self.promise(when.0, &to) {
+            let delivery = TimedDelivery { to, message, promised };
+            let sent = self.schedule((When::At(at), when.1), delivery);
+            return sent.map_err(|refused| refused.map(|task| *task.into_body().message));
+        }
+        let sent = self.schedule(when, LargeDelivery { to, message });
         sent.map_err(|refused| refused.map(|task| *task.into_body().message))
+    }
+
+    /// The deadline of a message, and by when it is promised, if it is explained what is late.
+    fn promise<M>(&self, when: When, to: &Cell<M>) -> Option<(Instant, Instant)> {
+        to.registry.incidents.late()?;
+        let deadline = match when {
+            When::In(delay) => self.timers.now().checked_add(delay)?,
+            When::At(deadline) => deadline,
+        };
+        Some((deadline, self.timers.promised(deadline)?))
     }
 
     fn schedule<B: TaskBody>(
@@ -265,6 +307,14 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
+        if let Some((first, _)) = self.promise(When::In(initial), to.cell())
+            && !delay.is_zero()
+        {
+            let after = move |_, now| WhenDue::after(now, delay);
+            let send = repeated_timed(self.timers.clone(), to, message.clone(), (first, after));
+            let sent = self.timers.schedule_repeating(first, Periodic::new(send).inline());
+            return sent.map_err(|refused| refused.map(|_| message));
+        }
         let send = Periodic::new(repeated(to, message.clone())).inline();
         self.timers
             .schedule_with_fixed_delay(initial, delay, send)
@@ -286,6 +336,15 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
+        if let Some((first, _)) = self.promise(When::In(initial), to.cell())
+            && !interval.is_zero()
+        {
+            let rate = Rate::new(interval, self.missed);
+            let after = move |due: WhenDue, now| due.count_on(now, |passed| rate.next(passed));
+            let send = repeated_timed(self.timers.clone(), to, message.clone(), (first, after));
+            let sent = self.timers.schedule_repeating(first, Periodic::new(send).inline());
+            return sent.map_err(|refused| refused.map(|_| message));
+        }
         let send = Periodic::new(repeated(to, message.clone())).inline().missed_ticks(self.missed);
         self.timers
             .schedule_at_fixed_rate(initial, interval, send)
@@ -317,6 +376,46 @@ fn repeated<M: Clone + Send + 'static>(
             ControlFlow::Break(())
         }
     }
+}
+
+/// Like [`repeated`], for a series of which it is explained what is late: it counts itself when the
+/// next send is due.
+fn repeated_timed<M: Clone + Send + 'static>(
+    timers: Handle,
+    to: &ActorRef<M>,
+    message: M,
+    (first, next): (Instant, impl Fn(WhenDue, Instant) -> WhenDue + Send + 'static),
+) -> impl FnMut() -> Repeat + Send + 'static {
+    let (to, message) = (Arc::clone(to.cell()), Box::new(message));
+    // A function for each case, so that a large message is in one frame only.
+    let send = if size_of::<M>() > LARGE { send_large_timed_clone } else { send_timed_clone };
+    let mut due = WhenDue::At(first);
+    move || {
+        let promised = due.instant().and_then(|due| timers.promised(due));
+        // (A series that is closed runs no more.)
+        let promised = promised.unwrap_or_else(|| timers.now());
+        if to.mailbox.is_closed() || !send(&to, &message, promised) {
+            return Repeat::Stop;
+        }
+        due = next(due, timers.now());
+        due.into()
+    }
+}
+
+fn send_timed_clone<M: Clone + Send + 'static>(
+    to: &Arc<Cell<M>>,
+    message: &M,
+    promised: Instant,
+) -> bool {
+    to.deliver_timed(message.clone(), promised)
+}
+
+fn send_large_timed_clone<M: Clone + Send + 'static>(
+    to: &Arc<Cell<M>>,
+    message: &M,
+    promised: Instant,
+) -> bool {
+    to.deliver_timed(Box::new(message.clone()), promised)
 }
 
 fn send_clone<M: Clone + Send + 'static>(to: &Arc<Cell<M>>, message: &M) -> bool {

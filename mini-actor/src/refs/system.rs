@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use lars_scheduler::late::Lateness;
+
 use crate::base::timer_key::ActorTimer;
 use crate::cell::dead_letters::{DeadLetter, Subscription};
+use crate::cell::late_messages::LateMessages;
 use crate::cell::metrics::SystemMetrics;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Resident, Signal};
@@ -71,6 +74,32 @@ impl System {
     /// A snapshot of the system's counts.
     pub fn metrics(&self) -> SystemMetrics {
         self.registry.metrics()
+    }
+
+    /// Why timers' messages were received late, by cause and culprit. Empty unless
+    /// [`Builder::explain_late`](crate::Builder::explain_late) is on. For an interval, take
+    /// [the difference](Lateness::since) of two.
+    ///
+    /// The tasks of the scheduler have a table of their own: [`Handle::lateness`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::ActorSystem;
+    /// use std::time::Duration;
+    ///
+    /// let builder = ActorSystem::builder("server").explain_late(Duration::from_millis(5));
+    /// let system = builder.build()?;
+    /// let an_hour_ago = system.lateness();
+    /// print!("{}", system.lateness().since(&an_hour_ago));
+    /// print!("{}", system.scheduler().timers().lateness());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// [`Handle::lateness`]: lars_scheduler::Handle::lateness
+    pub fn lateness(&self) -> Lateness {
+        self.registry.incidents.late().map(LateMessages::table).unwrap_or_default()
     }
 
     /// The living actor at `path`, if it receives messages of this type.

@@ -3,22 +3,25 @@
 use std::time::Duration;
 
 use lars_scheduler::executor::{Rejected, Runnable};
+use lars_scheduler::late::Late;
 use lars_scheduler::{Executor, Handle, LightArrayRevolverScheduler, VirtualTime};
 
 use crate::base::error::BuildError;
+use crate::base::late::Whose;
 use crate::base::name::{NAME_RULE, is_name};
 use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::supervision::{Directive, Panic};
 use crate::base::threads::{OnThreadStart, ThreadStart};
 use crate::cell::dead_letters::{DeadLetter, Hook};
 use crate::cell::incidents::{Incidents, PanicHook};
+use crate::cell::late_messages::{LateHook, LateMessages};
 use crate::cell::registry::Registry;
 use crate::cell::rules::{Rules, StopHook};
 use crate::dispatcher::Dispatcher;
 use crate::dispatcher::manual::Manual;
 use crate::dispatcher::pool::Pool;
 use crate::dispatcher::task::{Activate, Task};
-use crate::dispatcher::worker::is_no_turn;
+use crate::dispatcher::worker::NoTurn;
 use crate::sync::{Arc, Mutex};
 use crate::system::close::ClosePolicy;
 use crate::system::closing::StopScheduler;
@@ -61,6 +64,7 @@ pub struct Builder {
     throughput: usize,
     time_slice: Option<Duration>,
     slow_receive: Duration,
+    explain_late: Option<Duration>,
     capture_spans: bool,
     scheduler: SetScheduler,
     /// A scheduler that the system does not own.
@@ -70,6 +74,7 @@ pub struct Builder {
     on_dead_letter: Option<Hook>,
     pub(crate) on_panic: Option<PanicHook>,
     on_slow: Option<SlowHook>,
+    on_late: Option<LateHook>,
     on_thread_start: OnThreadStart,
     /// For a test kit.
     pub(crate) on_stop: Option<StopHook>,
@@ -84,15 +89,18 @@ impl Builder {
             throughput,
             time_slice,
             slow_receive,
+            explain_late,
             shutdown_timeout,
             close_policy,
             mut scheduler,
         } = settings;
         scheduler.thread_name.get_or_insert_with(|| scheduler_name(&self.name));
+        scheduler.explain_late = scheduler.explain_late.or(explain_late);
         self.threads = threads.unwrap_or_else(default_threads);
         self.throughput = throughput;
         self.time_slice = time_slice;
         self.slow_receive = slow_receive;
+        self.explain_late = explain_late;
         self.shutdown_timeout = shutdown_timeout;
         self.close_policy = close_policy;
         self.scheduler(|builder| builder.settings(scheduler))
@@ -133,6 +141,83 @@ impl Builder {
     /// [its own limit](lars_scheduler::Builder::slow_inline).
     pub fn slow_receive(mut self, threshold: Duration) -> Self {
         self.slow_receive = threshold;
+        self
+    }
+
+    /// Finds out why the messages of timers are received late, if they are late by more than
+    /// `bound`; off by default.
+    ///
+    /// These are messages that [`Scheduler`](crate::Scheduler) sends, once or periodically, those
+    /// of an actor's own [`timers`](crate::Context::timers), and calls of
+    /// [`Actor::receive_timeout`](crate::Actor::receive_timeout). Each is late by what lies between
+    /// the instant that was promised and the one at which the actor begins with it. Promised is the
+    /// deadline, rounded up to a [tick](Self::tick_duration), plus the scheduler's
+    /// [`coalesce`](lars_scheduler::Builder::coalesce). A tick that its actor missed is not late
+    /// once more when it is made up for.
+    ///
+    /// [`System::lateness`](crate::System::lateness) has a table of what all of them waited for,
+    /// [`on_late`](Self::on_late) is told each time, and the log gets a line a second at most, with
+    /// the target `lars_scheduler`. The causes:
+    ///
+    /// - [`Timer`]: the message came into the mailbox late. The scheduler's own table
+    ///   ([`Handle::lateness`]) says why: its
+    ///   [`explain_late`](lars_scheduler::Builder::explain_late) is set as well, unless the
+    ///   scheduler is [somebody else's](Self::on_scheduler).
+    /// - [`ActorBusy`]: the actor was in another message when this one came, or in a hook.
+    /// - [`MessagesBefore`]: then others stood before it.
+    /// - [`DispatcherBusy`]: the thread that ran the actor in the end was with others, which are
+    ///   named: actors, piped futures, and closures of the scheduler.
+    /// - [`Unknown`]: the rest. Mostly no thread was awake, and the machine was slow to wake one;
+    ///   or the actor was being restarted.
+    ///
+    /// [`Timer`]: lars_scheduler::late::Cause::Timer
+    /// [`ActorBusy`]: lars_scheduler::late::Cause::ActorBusy
+    /// [`MessagesBefore`]: lars_scheduler::late::Cause::MessagesBefore
+    /// [`DispatcherBusy`]: lars_scheduler::late::Cause::DispatcherBusy
+    /// [`Unknown`]: lars_scheduler::late::Cause::Unknown
+    ///
+    /// In virtual time nothing is late. While it is off, a message costs a test or two, and no
+    /// memory. While it is on, each turn of an actor costs a reading of the clock; a timer's
+    /// message an allocation, and a lock of its mailbox's own; and while one waits, each message
+    /// before it a reading of the clock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use lars_scheduler::late::Cause;
+    /// use mini_actor::ActorSystem;
+    /// use std::{sync::mpsc, thread, time::Duration};
+    ///
+    /// struct Sleeper;
+    /// impl Actor for Sleeper {
+    ///     type Message = Duration;
+    ///     fn receive(&mut self, time: Duration, _: &mut Context<Self>) {
+    ///         thread::sleep(time);
+    ///     }
+    /// }
+    ///
+    /// let (ms, (sender, late)) = (Duration::from_millis, mpsc::channel());
+    /// let system = ActorSystem::builder("server")
+    ///     .explain_late(ms(5))
+    ///     .on_late(move |late| drop(sender.send((late.who.to_string(), late.shares.to_vec()))))
+    ///     .build()?;
+    /// let sleeper = system.spawn("sleeper", || Sleeper)?;
+    /// let _ = system.scheduler().schedule_once(ms(10), &sleeper, ms(0))?;
+    /// sleeper.tell(ms(100))?;
+    ///
+    /// let (who, shares) = late.recv()?;
+    /// assert_eq!(who, "/sleeper in core::time::Duration");
+    /// # if shares[0].cause == Cause::ActorBusy {
+    /// assert_eq!(shares[0].cause, Cause::ActorBusy);
+    /// assert_eq!(shares[0].culprit.as_ref().unwrap().to_string(), who);
+    /// # }
+    /// print!("{}", system.lateness());
+    /// # Ok(()) }
+    /// ```
+    pub fn explain_late(mut self, bound: Duration) -> Self {
+        self.explain_late = Some(bound);
         self
     }
 
@@ -313,6 +398,17 @@ impl Builder {
         self
     }
 
+    /// Calls `hook` with each message of a timer that was received late, and why, after it has been
+    /// received, on the thread that received it; the actors that wait for that thread wait
+    /// meanwhile. Nothing calls it without [`explain_late`](Self::explain_late). A panic of the
+    /// hook is logged. The hook is dropped when the system has been dropped and the last actor has
+    /// stopped. The tasks of the scheduler that are late have
+    /// [a hook of their own](lars_scheduler::Builder::on_late).
+    pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
+        self.on_late = Some(Arc::new(hook));
+        self
+    }
+
     /// Calls `hook` on each thread of the system before it does anything else: on those that run
     /// actors, those of pinned actors, and those of the system's own scheduler. For affinity,
     /// priority, or a profiler. A hook that panics is logged. Replaces one that
@@ -390,6 +486,7 @@ impl Builder {
         // A time slice limits real time, so each run would differ.
         self.time_slice = None;
         self.slow_receive = Duration::MAX;
+        self.explain_late = None;
         let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
         let time = Arc::new(self.scheduler_on(&dispatcher).build_virtual()?);
         let stopped = Arc::clone(&time);
@@ -400,11 +497,15 @@ impl Builder {
 
     fn scheduler_on(&mut self, dispatcher: &Dispatcher) -> lars_scheduler::Builder {
         let set = std::mem::replace(&mut self.scheduler, Box::new(|scheduler| scheduler));
-        let scheduler = set(LightArrayRevolverScheduler::builder()
+        let scheduler = LightArrayRevolverScheduler::builder()
             .thread_name(scheduler_name(&self.name))
             .shutdown_timeout(self.shutdown_timeout)
             .capture_spans(self.capture_spans)
-            .executor(OnDispatcher(dispatcher.clone())));
+            .executor(OnDispatcher(dispatcher.clone(), self.explain_late));
+        let scheduler = set(match self.explain_late {
+            Some(bound) => scheduler.explain_late(bound),
+            None => scheduler,
+        });
         let on_start = self.on_thread_start.clone();
         if on_start.0.is_none() {
             return scheduler;
@@ -439,7 +540,8 @@ impl Builder {
             on_thread_start: Mutex::new(self.on_thread_start),
             on_stop: self.on_stop,
         };
-        let incidents = Incidents::new(self.on_panic, self.on_slow);
+        let late = self.explain_late.map(|bound| LateMessages::new(bound, self.on_late));
+        let incidents = Incidents::new(self.on_panic, self.on_slow, late);
         let registry =
             Registry::new(self.name, (timers, stop.is_none()), dispatcher, rules, incidents);
         if let Some(hook) = self.on_dead_letter {
@@ -451,7 +553,8 @@ impl Builder {
 
 show!([] Builder, "Builder", |it|
     name: it.name, threads: it.threads, throughput: it.throughput, time_slice: it.time_slice,
-    slow_receive: it.slow_receive, capture_spans: it.capture_spans,
+    slow_receive: it.slow_receive, explain_late: it.explain_late,
+    capture_spans: it.capture_spans,
     shutdown_timeout: it.shutdown_timeout,
     close_policy: it.close_policy
 );
@@ -465,24 +568,29 @@ fn default_threads() -> usize {
 }
 
 /// Runs closures of the scheduler on the threads of the actors.
-struct OnDispatcher(Dispatcher);
+/// With how late something has to be, if what is late is explained.
+struct OnDispatcher(Dispatcher, Option<Duration>);
 
 impl Executor for OnDispatcher {
     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
         if self.0.is_ending() {
             return Err(Rejected::new(task, "the actor system has been closed"));
         }
-        self.0.schedule(Arc::new(Closure(Mutex::new(Some(task)))) as Task);
+        let noted = self.1.map(|bound| (Whose::Closure(task.identity()), bound));
+        self.0.schedule(Arc::new(Closure { task: Mutex::new(Some(task)), noted }) as Task);
         Ok(())
     }
 }
 
-struct Closure(Mutex<Option<Runnable>>);
+struct Closure {
+    task: Mutex<Option<Runnable>>,
+    noted: Option<(Whose, Duration)>,
+}
 
 impl Activate for Closure {
     fn activate(self: Arc<Self>) -> bool {
-        is_no_turn();
-        let task = self.0.lock().take();
+        let _no_turn = NoTurn::enter(self.noted);
+        let task = self.task.lock().take();
         if let Some(task) = task {
             task.run();
         }
@@ -520,6 +628,7 @@ impl ActorSystem {
             throughput: defaults.throughput,
             time_slice: defaults.time_slice,
             slow_receive: defaults.slow_receive,
+            explain_late: None,
             capture_spans: false,
             scheduler: Box::new(|scheduler| scheduler),
             foreign: None,
@@ -528,6 +637,7 @@ impl ActorSystem {
             on_dead_letter: None,
             on_panic: None,
             on_slow: None,
+            on_late: None,
             on_thread_start: OnThreadStart::default(),
             on_stop: None,
         }

@@ -15,7 +15,7 @@ use crate::cell::metrics::SystemMetrics;
 use crate::cell::registry::Registry;
 use crate::dispatcher::marks::Mapping;
 use crate::dispatcher::task::{Activate, Task};
-use crate::dispatcher::worker::is_no_turn;
+use crate::dispatcher::worker::NoTurn;
 use crate::refs::ask::is_question;
 use crate::sync::{Arc, Condvar, Mutex, real_now, thread};
 use crate::system::close::{ClosePolicy, CloseReport};
@@ -279,7 +279,7 @@ struct Rest(Mutex<VecDeque<(Fate, PendingTask)>>);
 
 impl Activate for Rest {
     fn activate(self: Arc<Self>) -> bool {
-        is_no_turn();
+        let _no_turn = NoTurn::enter(None);
         let next = self.0.lock().pop_front();
         let Some((fate, task)) = next else { return false };
         guard("what was scheduled on a system that is closed", || fate.befall(task));

@@ -46,6 +46,10 @@ pub struct Settings {
     /// [`Builder::slow_receive`](crate::Builder::slow_receive); 100 ms.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub slow_receive: Duration,
+    /// [`Builder::explain_late`](crate::Builder::explain_late); `None` explains nothing. Otherwise
+    /// it is also that of the scheduler, unless `scheduler` has its own.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub explain_late: Option<Duration>,
     /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout); 5 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub shutdown_timeout: Duration,
@@ -63,6 +67,7 @@ impl Default for Settings {
             throughput: 64,
             time_slice: None,
             slow_receive: Duration::from_millis(100),
+            explain_late: None,
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             scheduler: lars_scheduler::Settings::default(),

@@ -36,6 +36,7 @@ fn a_system_takes_any_limit() {
                 .threads(1)
                 .time_slice(limit)
                 .slow_receive(limit)
+                .explain_late(limit)
                 .shutdown_timeout(limit)
                 .build()
                 .unwrap();

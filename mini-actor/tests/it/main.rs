@@ -12,6 +12,7 @@ mod durations;
 mod ends;
 mod hooks;
 mod large_messages;
+mod late;
 mod lifecycle;
 mod mailboxes;
 mod metrics_reporter;

@@ -1,6 +1,8 @@
 //! Blocks have three slots here; the models begin where the last one is near.
 
 use super::*;
+use crate::base::late::Timed;
+use crate::mailbox::asides::Aside;
 use crate::sync::{AtomicU64, yield_now};
 use loom::thread;
 use std::sync::Arc;
@@ -319,6 +321,42 @@ fn a_bounded_mailbox_never_holds_more_than_its_capacity() {
         let accepted = accepted.load(Ordering::Relaxed);
         assert!(accepted >= 1);
         assert_eq!(received.load(Ordering::Relaxed), accepted);
+    });
+}
+
+#[test]
+fn who_finds_a_message_of_a_timer_finds_when_it_was_due() {
+    check(|| {
+        let capacity = Capacity::Bounded(2, Overflow::DropOldest);
+        let mailbox = Arc::new(Mailbox::new(capacity).with_asides(false, true));
+        let send = |mailbox: &Mailbox<u32>, message: u32| {
+            let now = crate::sync::real_now();
+            let timed = Some(Timed { promised: now, put_in: now });
+            let mut aside = Aside { told: None, timed };
+            assert!(mailbox.send_with(message, &mut aside, |it| it).is_ok());
+        };
+        let sending = beside(&mailbox, move |mailbox| {
+            send(&mailbox, 1);
+            mailbox.send(2).map(drop).unwrap();
+        });
+        let evicting = beside(&mailbox, |mailbox| usize::from(mailbox.evict().is_some()));
+        let mut seen = 0;
+        let mut pop = || {
+            let mut aside = Aside::default();
+            // SAFETY: we are the activation.
+            let message = unsafe { mailbox.pop_with_aside(&mut aside) };
+            if let Some(message) = message {
+                assert_eq!(aside.timed.is_some(), message == 1, "message {message}");
+                seen += 1;
+            }
+        };
+        pop();
+        sending.join().unwrap();
+        let evicted = evicting.join().unwrap();
+        pop();
+        pop();
+        assert_eq!(seen + evicted, 2);
+        assert!(!mailbox.asides().unwrap().timed().0, "what is beside one is left");
     });
 }
 

@@ -3,9 +3,9 @@
 use std::ptr;
 
 use super::{Mailbox, Next};
+use crate::mailbox::asides::Aside;
 use crate::mailbox::block::{Block, Found, Slot};
 use crate::mailbox::bound::Bound;
-use crate::mailbox::spans::Told;
 use crate::sync::Ordering;
 
 impl<T> Mailbox<T> {
@@ -14,13 +14,13 @@ impl<T> Mailbox<T> {
     pub(crate) fn evict(&self) -> Option<Box<T>> {
         let bound = self.middle.bound.as_deref().filter(|bound| bound.evicts())?;
         // Dropped outside the lock: it calls the log subscriber.
-        let mut span = None;
+        let mut aside = Aside::default();
         let reader = bound.reader();
         // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does. The message
         // is moved into the new box, and its slot is empty then.
         let evicted = unsafe {
             self.take_with(Some(bound), |message| {
-                span = self.take_span(message);
+                aside = self.take_aside(message);
                 let mut evicted = Box::new_uninit();
                 ptr::copy_nonoverlapping(message, evicted.as_mut_ptr(), 1);
                 evicted.assume_init()
@@ -30,30 +30,30 @@ impl<T> Mailbox<T> {
         evicted
     }
 
-    /// Takes the next message out, if it is there yet. For a mailbox that keeps no spans.
+    /// Takes the next message out, if it is there yet. For a mailbox that keeps nothing beside it.
     ///
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
     #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<T> {
-        debug_assert!(!self.has_spans(), "a span is left behind");
+        debug_assert!(self.asides().is_none(), "something is left behind");
         // SAFETY: the caller is the one activation. The message is read once, since its slot is
         // empty then.
         unsafe { self.pop_with(|message| message.read()) }
     }
 
-    /// Takes the next message out, if it is there yet, and its span, if it has one.
+    /// Takes the next message out, if it is there yet, and what is kept beside it.
     ///
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
-    pub(crate) unsafe fn pop_told(&self, span: &mut Option<Told>) -> Option<T> {
+    pub(crate) unsafe fn pop_with_aside(&self, aside: &mut Aside) -> Option<T> {
         // SAFETY: the caller is the one activation. The message is read once, since its slot is
         // empty then.
         unsafe {
             self.pop_with(|message| {
-                *span = self.take_span(message);
+                *aside = self.take_aside(message);
                 message.read()
             })
         }
@@ -149,8 +149,8 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// The span of the message at this address, which its reader is about to move out.
-    fn take_span(&self, message: *const T) -> Option<Told> {
-        self.middle.spans.as_deref()?.take(message.addr())
+    /// What is kept beside the message at this address, which its reader is about to move out.
+    fn take_aside(&self, message: *const T) -> Aside {
+        self.asides().map(|asides| asides.take(message.addr())).unwrap_or_default()
     }
 }

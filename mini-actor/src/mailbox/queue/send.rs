@@ -4,9 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::{BARE, CLOSED, Mailbox, ONE, Refused, SCHEDULED, SUSPENDED, Sent, TRIMMING, Unsent};
+use crate::mailbox::asides::Aside;
 use crate::mailbox::block::{Block, Parcel, Slot};
 use crate::mailbox::bound::Bound;
-use crate::mailbox::spans::Told;
 use crate::sync::Ordering;
 
 /// What a sender does about the word that it has read.
@@ -65,12 +65,12 @@ impl<T> Mailbox<T> {
         Ok((taken, sent))
     }
 
-    /// Puts in what `make` makes of `given`, or gives `given` back; and with it the span `told`,
-    /// unless it is refused.
+    /// Puts in what `make` makes of `given`, or gives `given` back; and with it what is kept beside
+    /// it, unless it is refused.
     pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
-        told: &mut Option<Told>,
+        aside: &mut Aside,
         make: impl FnOnce(P) -> B,
     ) -> Result<Sent, Unsent<P>> {
         let (slot, sent) = match self.reserve(1) {
@@ -80,9 +80,9 @@ impl<T> Mailbox<T> {
         // The slot must not be left empty, or the actor would wait for it forever.
         match catch_unwind(AssertUnwindSafe(|| make(given))) {
             Ok(message) => {
-                if let (Some(spans), Some(span)) = (&self.middle.spans, told.take()) {
+                if let Some(asides) = self.asides() {
                     // SAFETY: the slot was taken above, and nothing has been put in.
-                    spans.enter(unsafe { Slot::address(slot) }, span);
+                    asides.enter(unsafe { Slot::address(slot) }, std::mem::take(aside));
                 }
                 // SAFETY: the slot was taken above, and nothing has been put in.
                 unsafe { Slot::fill(slot, message) };

@@ -1,5 +1,6 @@
 use super::*;
-use crate::mailbox::spans::Told;
+use crate::base::late::Timed;
+use crate::mailbox::asides::{Aside, Told};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -33,7 +34,9 @@ fn an_activation_that_has_seen_less_than_was_taken_out_is_followed_by_another() 
     // SAFETY: the test is the only activation.
     let seen = unsafe { mailbox.position() };
     assert!(
-        mailbox.send_with((), &mut None, |()| -> u32 { panic!("expected by this test") }).is_err()
+        mailbox
+            .send_with((), &mut Aside::default(), |()| -> u32 { panic!("expected by this test") })
+            .is_err()
     );
     // SAFETY: the test is the only activation.
     unsafe {
@@ -112,7 +115,9 @@ fn all_messages_left_in_a_mailbox_are_dropped_although_their_destructors_panic()
 fn a_message_whose_making_panics_leaves_no_gap() {
     let mailbox = Mailbox::new(Capacity::Unbounded);
     let _ = mailbox.send(1).unwrap();
-    match mailbox.send_with((), &mut None, |()| -> u32 { panic!("expected by this test") }) {
+    match mailbox
+        .send_with((), &mut Aside::default(), |()| -> u32 { panic!("expected by this test") })
+    {
         Err(Unsent::Panicked(Sent::Counted, _)) => {}
         _ => panic!("it panicked"),
     }
@@ -461,20 +466,24 @@ fn the_parts_of_a_mailbox_begin_a_cache_line_apart() {
     assert_eq!(align_of::<Mailbox<u64>>(), 2 * size_of::<u64>());
 }
 
+fn beside(told: Option<Told>) -> Aside {
+    Aside { told, timed: None }
+}
+
 #[test]
 fn messages_come_with_their_spans_and_every_span_is_given_back() {
     let span: Told = Arc::new(lars_base::in_span::CapturedSpan::here());
     let told = |number: u64| number.is_multiple_of(3).then(|| Arc::clone(&span));
     let send = |mailbox: &Mailbox<u64>, number| {
-        mailbox.send_with(number, &mut told(number), |it| it).map(drop).is_ok()
+        mailbox.send_with(number, &mut beside(told(number)), |it| it).map(drop).is_ok()
     };
     let pop = |mailbox: &Mailbox<u64>| {
-        let mut found = None;
+        let mut found = Aside::default();
         // SAFETY: the test is the only activation.
-        let message = unsafe { mailbox.pop_told(&mut found) };
-        (message, found.is_some())
+        let message = unsafe { mailbox.pop_with_aside(&mut found) };
+        (message, found.told.is_some())
     };
-    let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+    let mailbox = Mailbox::new(Capacity::Unbounded).with_asides(true, false);
     for round in 0..3 {
         for number in 0..5 * SLOTS + round {
             assert!(send(&mailbox, number));
@@ -486,7 +495,7 @@ fn messages_come_with_their_spans_and_every_span_is_given_back() {
     }
     // One whose making panics, one that is refused, one that is left.
     let panics = |()| -> u64 { panic!("expected by this test") };
-    assert!(mailbox.send_with((), &mut told(0), panics).is_err());
+    assert!(mailbox.send_with((), &mut beside(told(0)), panics).is_err());
     assert!(send(&mailbox, 0));
     mailbox.close();
     assert!(!send(&mailbox, 3));
@@ -494,7 +503,7 @@ fn messages_come_with_their_spans_and_every_span_is_given_back() {
     drop(mailbox);
     assert_eq!(Arc::strong_count(&span), 1);
 
-    let bounded = Mailbox::new(Capacity::Bounded(2, Overflow::DropOldest)).with_spans(true);
+    let bounded = Mailbox::new(Capacity::Bounded(2, Overflow::DropOldest)).with_asides(true, false);
     assert!(send(&bounded, 0) && send(&bounded, 3) && !send(&bounded, 6));
     assert_eq!((bounded.evict().as_deref(), Arc::strong_count(&span)), (Some(&0), 2));
     assert!(send(&bounded, 1));
@@ -503,10 +512,37 @@ fn messages_come_with_their_spans_and_every_span_is_given_back() {
 }
 
 #[test]
+fn messages_of_timers_come_with_when_they_were_due_and_are_counted_while_they_wait() {
+    let now = crate::sync::real_now();
+    let due = || Aside { told: None, timed: Some(Timed { promised: now, put_in: now }) };
+    let pop = |mailbox: &Mailbox<u64>| {
+        let mut found = Aside::default();
+        // SAFETY: the test is the only activation.
+        (unsafe { mailbox.pop_with_aside(&mut found) }, found.timed.is_some())
+    };
+    let timed = |mailbox: &Mailbox<u64>| mailbox.asides().unwrap().timed();
+    for spans in [true, false] {
+        let capacity = Capacity::Bounded(2, Overflow::DropOldest);
+        let mailbox = Mailbox::new(capacity).with_asides(spans, true);
+        assert_eq!(mailbox.has_spans(), spans);
+        assert!(mailbox.send(1).is_ok());
+        assert!(mailbox.send_with(2, &mut due(), |it| it).is_ok());
+        assert!(mailbox.send_with(3, &mut due(), |it| it).is_err());
+        assert_eq!(timed(&mailbox), (true, 1));
+        assert_eq!(pop(&mailbox), (Some(1), false));
+        assert!(mailbox.send_with(4, &mut due(), |it| it).is_ok());
+        assert_eq!((mailbox.evict().as_deref(), timed(&mailbox)), (Some(&2), (true, 2)));
+        assert_eq!((pop(&mailbox), timed(&mailbox)), ((Some(4), true), (false, 2)));
+        assert_eq!(pop(&mailbox), (None, false));
+    }
+    assert!(Mailbox::<u64>::new(Capacity::Unbounded).with_asides(false, false).asides().is_none());
+}
+
+#[test]
 fn messages_of_two_threads_are_received_with_the_spans_in_which_they_were_told() {
     const EACH: u64 = if cfg!(miri) { 100 } else { 300_000 };
     let span: Told = Arc::new(lars_base::in_span::CapturedSpan::here());
-    let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+    let mailbox = Mailbox::new(Capacity::Unbounded).with_asides(true, false);
     thread::scope(|scope| {
         // Of one sender every second message has a span, of the other none.
         for spans in [true, false] {
@@ -514,20 +550,20 @@ fn messages_of_two_threads_are_received_with_the_spans_in_which_they_were_told()
             scope.spawn(move || {
                 for number in 0..EACH {
                     let number = 2 * number + u64::from(spans);
-                    let mut told = (number % 4 == 3).then(|| Arc::clone(span));
-                    assert!(mailbox.send_with(number, &mut told, |it| it).is_ok());
+                    let told = (number % 4 == 3).then(|| Arc::clone(span));
+                    assert!(mailbox.send_with(number, &mut beside(told), |it| it).is_ok());
                 }
             });
         }
         let mut received = 0;
         while received < 2 * EACH {
-            let mut found = None;
+            let mut found = Aside::default();
             // SAFETY: the test is the only activation.
-            let Some(number) = (unsafe { mailbox.pop_told(&mut found) }) else {
+            let Some(number) = (unsafe { mailbox.pop_with_aside(&mut found) }) else {
                 thread::yield_now();
                 continue;
             };
-            assert_eq!(found.is_some(), number % 4 == 3, "message {number}");
+            assert_eq!(found.told.is_some(), number % 4 == 3, "message {number}");
             received += 1;
         }
     });
