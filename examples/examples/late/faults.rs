@@ -11,7 +11,7 @@ use lars_scheduler::late::{Cause, Lateness};
 use lars_scheduler::{Builder, Executor, Handle, LightArrayRevolverScheduler, Task};
 
 /// What is late by more than this is explained.
-const BOUND: Duration = Duration::from_millis(5);
+pub(crate) const BOUND: Duration = Duration::from_millis(5);
 /// How long a fault lasts.
 pub(crate) const LASTS: Duration = Duration::from_millis(60);
 
@@ -109,6 +109,9 @@ pub(crate) fn all() -> Vec<Fault> {
     ];
     #[cfg(target_os = "linux")]
     all.extend(crate::machine::all());
+    all.extend(crate::actors::ALL);
+    #[cfg(feature = "durable")]
+    all.extend(crate::durable::ALL);
     all
 }
 

@@ -3,13 +3,18 @@
 //!
 //!     cargo run --release -p examples --example late
 //!     cargo run --release -p examples --example late -- --only pool --runs 200
+//!     cargo run --release -p examples --features durable --example late
 //!
 //! A *fault* makes timers late on purpose, so the reason is known. What cannot be had here (a
-//! control group needs root) is said, and left out. With 100 runs and more it exits with 1 if a
-//! fault alone is named in less than 99 of 100 runs, or the larger one of a pair in less than 95.
+//! control group needs root) is said, and left out; so are durable timers without their feature.
+//! With 100 runs and more it exits with 1 if a fault alone is named in less than 99 of 100 runs, or
+//! the larger one of a pair in less than 95.
 // It keeps the time of its faults by itself.
 #![allow(clippy::disallowed_methods)]
 
+mod actors;
+#[cfg(feature = "durable")]
+mod durable;
 mod faults;
 #[cfg(target_os = "linux")]
 mod machine;
