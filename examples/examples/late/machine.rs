@@ -252,7 +252,7 @@ fn interrupted() -> Injected {
     at_the_end(&scheduler)
 }
 
-/// Interrupts a thread that has timers and does nothing but move one of them.
+/// Interrupts a thread that has timers, and schedules and cancels without a pause.
 fn interrupt(timers: Handle) -> Result<(), Box<dyn Error>> {
     let stop = Arc::new(AtomicBool::new(false));
     let stops = Arc::clone(&stop);
@@ -264,7 +264,9 @@ fn interrupt(timers: Handle) -> Result<(), Box<dyn Error>> {
             (0..1_000).filter_map(|_| timers.schedule_once(hour, || ()).ok()).collect();
         let _ = (beats(&timers, 60), sender.send(pthread_self()));
         while !stops.load(Ordering::Relaxed) {
-            let _ = many[0].reset(hour);
+            if let Ok(timer) = timers.schedule_once(hour, || ()) {
+                let _ = timer.cancel();
+            }
         }
         many.iter().for_each(|timer| _ = timer.cancel());
     })?;

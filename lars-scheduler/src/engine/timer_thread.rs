@@ -62,6 +62,8 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         let walked = driver.walk(turn.next == Next::Now);
         let core = driver.core();
         if core.stop.is_requested() {
+            // So that what ran last is told.
+            driver.pause();
             driver.finish();
             return;
         }

@@ -1,6 +1,8 @@
 //! Why tasks begin late, with real threads. Other programs may make them later still, so these
 //! tests ask for what must be in a share at least, together with what the machine took.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -145,4 +147,31 @@ fn without_a_bound_nothing_is_told_and_the_table_is_empty() {
         thread::yield_now();
     }
     assert_eq!(scheduler.lateness(), lars_scheduler::late::Lateness::default());
+}
+
+#[test]
+fn what_began_late_just_before_a_stop_is_told_as_well() {
+    let ms = Duration::from_millis;
+    // If this thread stands still here, the second has run before the first is there.
+    for lead in (0..).map(|step| ms(20 << step)) {
+        let (builder, told) = explaining();
+        let scheduler = Arc::new(builder.inline().build().unwrap());
+        let (own, (sender, stopping)) = (Arc::downgrade(&scheduler), channel());
+        let stops = move || _ = sender.send(own.upgrade().unwrap().stop());
+        let (due, ran) = (Instant::now() + lead, Arc::new(AtomicBool::new(false)));
+        let _ = scheduler.schedule_at(due + ms(2), Task::new(stops).named("late")).unwrap();
+        let sets = Arc::clone(&ran);
+        let sleeps = move || {
+            thread::sleep(LONG);
+            sets.store(true, Ordering::Relaxed);
+        };
+        if scheduler.schedule_at(due, Task::new(sleeps).named("sleeps")).is_ok() {
+            let _ = stopping.recv().unwrap().wait();
+            if ran.load(Ordering::Relaxed) {
+                drop(scheduler);
+                assert!(told.try_iter().any(|told| told.task == Some("late")));
+                return;
+            }
+        }
+    }
 }
