@@ -454,6 +454,8 @@ fn cause_of_tasks(view: View) -> Cause {
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::base::identity::Label;
     use crate::base::raw_task::RawTask;
@@ -472,9 +474,11 @@ mod tests {
     fn said(journal: &Journal, from: u64, to: u64) -> Vec<(Cause, u64)> {
         let parts = journal.deeds.explain(from, to, View::Timer);
         assert_eq!(parts.0.iter().map(|part| part.nanos).sum::<u64>(), to - from);
-        let mut said: Vec<_> = parts.0.iter().map(|part| (part.cause, part.nanos)).collect();
-        said.sort_unstable();
-        said
+        let mut said = BTreeMap::new();
+        for part in parts.0 {
+            *said.entry(part.cause).or_default() += part.nanos;
+        }
+        said.into_iter().collect()
     }
 
     fn counted(journal: &mut Journal, from: u64, to: u64, what: What, nanos: u64) {
