@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn what_may_be_late_takes_no_more_room_on_its_way() {
-        assert_eq!((size_of::<Due>(), size_of::<Signal>()), (32, 48));
+        // (On 32 bits both are smaller.)
+        assert!(size_of::<Due>() <= 32 && size_of::<Signal>() <= 48);
     }
 
     #[test]
