@@ -225,8 +225,9 @@ impl Node {
     pub(super) fn note_delays(&mut self, now: Mono) {
         let Some(mut delays) = self.delays.take() else { return };
         let limit = self.in_flight_limit(now);
+        let most = (0..delays.handlers.len()).max_by_key(|place| self.runs.busy(*place));
         for (place, record) in delays.handlers.iter_mut().enumerate() {
-            record.note(now, self.held_by(place, limit, now));
+            record.note(now, self.held_by(place, most.unwrap_or(place), limit, now));
             let paused = self.lease.is_paused(&record.name);
             if std::mem::replace(&mut record.paused, paused) && !paused {
                 record.resumed = now;
@@ -235,7 +236,8 @@ impl Node {
         self.delays = Some(delays);
     }
 
-    fn held_by(&self, place: usize, limit: usize, now: Mono) -> Held {
+    /// `most`: the handler with most runs.
+    fn held_by(&self, place: usize, most: usize, limit: usize, now: Mono) -> Held {
         let (runs, handler) = (&self.runs, &self.settings.handlers[place]);
         let waits = runs.ready_of(place) > 0;
         if !self.lease.is_valid(now) {
@@ -245,9 +247,8 @@ impl Node {
             return Held::Handler;
         }
         if waits && !self.has_place(place, limit) {
-            let places = 0..self.settings.handlers.len();
-            let most = places.max_by_key(|other| (runs.busy(*other), *other == place));
-            return Held::Node(most.unwrap_or(place));
+            let is_one = runs.busy(place) == runs.busy(most);
+            return Held::Node(if is_one { place } else { most });
         }
         // A store with one owner has one session: what one lane does, the others wait for.
         let others = self.calls.waits_for_store() || self.lease.waits_for_store();

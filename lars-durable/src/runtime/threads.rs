@@ -69,9 +69,9 @@ impl<J> Lots<J> {
 
     /// A thread is in a run of this handler, or no longer.
     fn look(&mut self, place: usize) {
-        let (running, most) = (self.of.iter().map(|lot| lot.running).sum(), self.most(place));
-        if let Some(watch) = &mut self.watch {
-            watch.look(running, most);
+        if self.watch.is_some() {
+            let (running, most) = (self.of.iter().map(|lot| lot.running).sum(), self.most(place));
+            self.watch.iter_mut().for_each(|watch| watch.look(running, most));
         }
     }
 
