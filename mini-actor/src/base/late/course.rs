@@ -5,6 +5,10 @@ use std::collections::VecDeque;
 use super::{Parts, Piece, Why, between};
 use lars_base::time::Instant;
 
+/// How many stretches there are at most. Then the older ones are joined in pairs: of an actor that
+/// falls behind, less is told apart, and what it has done is still known.
+const MOST: usize = 256;
+
 /// What an actor did up to an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Did {
@@ -39,7 +43,7 @@ struct Stretch {
 /// writes and reads it, and only while there are any.
 ///
 /// It has two stretches for each time at which some came, and one for each turn: what lies between
-/// them is added up.
+/// them is added up. And it has no more than [`MOST`], or so: an explanation looks at all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     stretches: VecDeque<Stretch>,
@@ -73,6 +77,19 @@ impl Course {
         let from = self.stretches.back().map_or(now, |last| last.until);
         self.stretches.push_back(Stretch { from, until: now, what: What::One(did), whole });
         self.add_up_from(self.stretches.len().saturating_sub(2));
+        if self.stretches.len() > MOST {
+            self.join_older();
+        }
+    }
+
+    /// Joins the older half in pairs, but for what has not been looked up yet.
+    fn join_older(&mut self) {
+        for place in 0..MOST / 4 {
+            let waits = |it: &Stretch| matches!(it.what, What::One(Did::Waited));
+            if !waits(&self.stretches[place]) && !waits(&self.stretches[place + 1]) {
+                self.join(place);
+            }
+        }
     }
 
     /// The turn ends: what its thread ran before it is about to be out of reach.
@@ -156,11 +173,12 @@ impl Stretch {
             What::Waited(pieces) => {
                 pieces.iter().filter(|it| it.to > from).for_each(|it| it.lay(from, to, parts));
             }
-            // (A part of it is asked for only if two threads raced for nanoseconds.)
-            What::Several(all) if (from, to) == (self.from, self.until) => {
-                all.0.iter().for_each(|(why, time)| parts.add(*why, *time));
+            // Of those that were joined because there were many, a part is asked for in proportion.
+            What::Several(all) => {
+                let whole = u128::from(between(self.from, self.until).max(1));
+                let part = |its: u64| (u128::from(its) * u128::from(time) / whole) as u64;
+                all.0.iter().for_each(|(why, its)| parts.add(*why, part(*its)));
             }
-            What::Several(_) => {}
         }
     }
 }
@@ -237,6 +255,25 @@ mod tests {
         parts.sort_unstable();
         // Of each wait but the first, 40 are not known. The first is seen from its middle on.
         assert_eq!(parts, [('b', 1_000), ('h', 300), ('t', 40 + 99 * 47)]);
+    }
+
+    #[test]
+    fn an_actor_that_falls_behind_remembers_less_exactly_and_never_more_than_so_much() {
+        let clock = Clock(real_now());
+        let mut course = Course::default();
+        course.push(Did::Message, clock.at(0), (0, false));
+        // Each time another message has come, and none is ever received.
+        for number in 1..=10_000 {
+            course.push(Did::Message, clock.at(10 * number), (number, false));
+            assert!(course.stretches.len() <= MOST + 1, "{}", course.stretches.len());
+        }
+        let parts = clock.explain(&course, 0, 100_000);
+        let all: u64 = parts.iter().map(|(_, time)| time).sum();
+        assert!(parts.iter().all(|(why, _)| matches!(why, 'm' | 'b')), "{parts:?}");
+        assert_eq!(all, 100_000);
+        // Part of what was joined, too.
+        let half: u64 = clock.explain(&course, 0, 50_005).iter().map(|(_, time)| time).sum();
+        assert!((50_000..=50_005).contains(&half), "{half}");
     }
 
     #[test]
