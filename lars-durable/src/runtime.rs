@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lars_scheduler::extend::Latenesses;
+use lars_scheduler::extend::LatenessRecorder;
 use lars_scheduler::late::Lateness as LateTable;
 use lars_scheduler::{BuildError, Executor, Handle, LightArrayRevolverScheduler};
 
@@ -100,7 +100,7 @@ pub(crate) struct Beside {
     pub(crate) name: String,
     pub(crate) on_parked: Option<OnParked>,
     /// Where it is to be recorded why runs begin late, if it is.
-    pub(crate) latenesses: Option<Latenesses>,
+    pub(crate) recorder: Option<LatenessRecorder>,
     /// For inspections of the store.
     pub(crate) looker: Box<dyn Looker>,
     /// If the store is a file: for transactions of users.
@@ -186,7 +186,7 @@ impl Runtime {
         let clock = MonoClock::start();
         let executor = Arc::clone(&beside.executor);
         // The way through the node's own pool is known.
-        let executor = match &beside.latenesses {
+        let executor = match &beside.recorder {
             Some(_) if beside.threads.is_none() => {
                 Arc::new(Noting { executor, clock: clock.clone() })
             }
@@ -287,12 +287,12 @@ impl Shared {
             #[cfg(feature = "test-kit")]
             MonoClock::Virtual(_) => Looks::here(beside.looker),
         };
-        let Beside { name, on_parked, latenesses, executor, around, threads, .. } = beside;
+        let Beside { name, on_parked, recorder, executor, around, threads, .. } = beside;
         let handlers = &settings.handlers;
         let names = || handlers.iter().map(|handler| Arc::clone(&handler.name)).collect();
         let shared_threads = threads;
         let threads = Threads::new(handlers.len(), shared_threads);
-        if let (Some(_), Some(_), Some(pool)) = (&latenesses, shared_threads, executor.as_pool()) {
+        if let (Some(_), Some(_), Some(pool)) = (&recorder, shared_threads, executor.as_pool()) {
             threads.watch(pool.threads(), clock.clone());
         }
         Ok(Arc::new(Self {
@@ -317,7 +317,7 @@ impl Shared {
             name,
             on_parked,
             lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
-            explainer: latenesses.map(|latenesses| Explainer::new(latenesses, names())),
+            explainer: recorder.map(|recorder| Explainer::new(recorder, names())),
             #[cfg(feature = "test-kit")]
             turner: turner::nobody(),
         }))
@@ -425,7 +425,7 @@ impl Shared {
 
     /// What began late, and why.
     pub(crate) fn late_runs(&self) -> LateTable {
-        let table = |explainer: &Explainer| explainer.latenesses().table();
+        let table = |explainer: &Explainer| explainer.recorder().table();
         self.explainer.as_ref().map(table).unwrap_or_default()
     }
 

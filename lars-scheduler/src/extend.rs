@@ -17,7 +17,7 @@
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
 //! | [`Systems::promised`] | by when a task is promised to begin |
-//! | [`Latenesses`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
+//! | [`LatenessRecorder`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
 //!
 //! # Examples
@@ -49,7 +49,7 @@
 //! # Ok(()) }
 //! ```
 
-mod latenesses;
+mod lateness_recorder;
 
 use std::panic::Location;
 
@@ -68,7 +68,7 @@ use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 use lars_base::time::Instant;
 
-pub use self::latenesses::Latenesses;
+pub use self::lateness_recorder::LatenessRecorder;
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
 #[cfg(not(lars_loom))] // no model has futures

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lars_scheduler::extend::Latenesses;
+use lars_scheduler::extend::LatenessRecorder;
 use lars_scheduler::late::{Late, Lateness};
 use lars_scheduler::{Executor, Pool};
 #[cfg(feature = "postgres")]
@@ -710,16 +710,16 @@ impl Builder {
             explains_late: self.explain_late.is_some(),
             ..NodeSettings::new(handlers)
         };
-        let latenesses = self.explain_late.map(Latenesses::new);
-        let latenesses = match self.on_late {
-            Some(hook) => latenesses.map(|latenesses| latenesses.on_late(hook)),
-            None => latenesses,
+        let recorder = self.explain_late.map(LatenessRecorder::new);
+        let recorder = match self.on_late {
+            Some(hook) => recorder.map(|recorder| recorder.on_late(hook)),
+            None => recorder,
         };
         let backend = opened.backend;
         let beside = Beside {
             name,
             on_parked: self.on_parked,
-            latenesses,
+            recorder,
             looker: opened.looker,
             #[cfg(feature = "sqlite")]
             file: opened.file,

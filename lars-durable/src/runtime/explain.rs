@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use lars_scheduler::Executor;
 use lars_scheduler::executor::{Rejected, Runnable};
-use lars_scheduler::extend::Latenesses;
+use lars_scheduler::extend::LatenessRecorder;
 use lars_scheduler::late::{Cause, LateShare, Who};
 
 use super::threads::Threads;
@@ -16,7 +16,7 @@ use crate::time::{Micros, Mono, MonoClock};
 
 /// What is late, and who may be the reason.
 pub(super) struct Explainer {
-    latenesses: Latenesses,
+    recorder: LatenessRecorder,
     /// In the order of the handlers.
     names: Vec<Arc<str>>,
 }
@@ -55,20 +55,20 @@ impl Way {
 }
 
 impl Explainer {
-    pub(super) fn new(latenesses: Latenesses, names: Vec<Arc<str>>) -> Self {
-        Self { latenesses, names }
+    pub(super) fn new(recorder: LatenessRecorder, names: Vec<Arc<str>>) -> Self {
+        Self { recorder, names }
     }
 
-    pub(super) fn latenesses(&self) -> &Latenesses {
-        &self.latenesses
+    pub(super) fn recorder(&self) -> &LatenessRecorder {
+        &self.recorder
     }
 
     /// A run begins.
     pub(super) fn began(&self, launch: &Launch, way: Way, threads: &Threads<Begin>, now: Mono) {
         let late = (now - launch.counts_from).to_duration();
-        if late > self.latenesses.bound() {
+        if late > self.recorder.bound() {
             let who = self.name(launch.handler);
-            self.latenesses.add(who, late, self.shares(launch, way, threads, now).0);
+            self.recorder.record(who, late, self.shares(launch, way, threads, now).0);
         }
     }
 

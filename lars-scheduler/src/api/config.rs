@@ -505,7 +505,8 @@ impl Builder {
     }
 
     /// Calls `hook` with what was late and why, on the thread on which it was late, after it has
-    /// run: an inline task's hook holds up all timers. Nothing calls it without
+    /// run; on an executor that is not ours, just before. For an inline task that is the timer
+    /// thread, where a hook holds up all timers. Nothing calls it without
     /// [`explain_late`](Self::explain_late). A hook that panics does no harm.
     pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
         self.late_hook = Some(Box::new(hook));

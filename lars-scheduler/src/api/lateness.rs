@@ -106,6 +106,9 @@ impl fmt::Display for Lateness {
         writeln!(f, "{count} began late, {total:.1?} in all, the latest by {longest:.1?}")?;
         for row in rows.iter().take(10) {
             let percent = 100.0 * row.time.as_secs_f64() / total.as_secs_f64().max(f64::EPSILON);
+            if percent < 0.05 {
+                break; // those that follow are no larger
+            }
             write!(f, "{percent:5.1} %  {}", row.cause.as_str())?;
             match &row.culprit {
                 Some(culprit) => writeln!(f, ": {culprit}")?,

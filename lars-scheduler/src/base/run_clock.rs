@@ -56,7 +56,12 @@ pub(crate) struct RunClock {
     /// What was noted last does not run here.
     hands_over: bool,
     why: Option<Box<Why>>,
+    /// The same for other schedulers that this thread of a pool has run tasks of.
+    others: Vec<Why>,
 }
+
+/// For how many other schedulers a thread of a pool keeps a journal.
+const OTHERS: usize = 7;
 
 /// What is kept for a scheduler that explains what is late.
 struct Why {
@@ -88,6 +93,7 @@ impl RunClock {
             noted: 0,
             hands_over: false,
             why: None,
+            others: Vec::new(),
         }
     }
 
@@ -121,11 +127,28 @@ impl RunClock {
 
     #[cold]
     fn explain_job(&mut self, clock: &Clock, before: Option<&Arc<History>>, late: &Lateness) {
-        let why = match &mut self.why {
-            Some(why) if why.origin == clock.origin() => why,
-            other => other.insert(Why::new(late, self.now, clock)),
+        if self.why.as_ref().is_none_or(|why| why.origin != clock.origin()) {
+            self.turn_to(clock, late);
+        }
+        if let Some(why) = &mut self.why {
+            why.before = before.cloned();
+        }
+    }
+
+    /// Another scheduler's tasks begin. What they waited for meanwhile is not in its journal, so
+    /// nobody is named for that.
+    fn turn_to(&mut self, clock: &Clock, late: &Lateness) {
+        let known = self.others.iter().position(|why| why.origin == clock.origin());
+        let new = match known {
+            Some(place) => Box::new(self.others.remove(place)),
+            None => Why::new(late, self.now, clock),
         };
-        why.before = before.cloned();
+        if let Some(last) = self.why.replace(new) {
+            if self.others.len() == OTHERS {
+                self.others.remove(0);
+            }
+            self.others.push(*last);
+        }
     }
 
     /// A job begins that does not follow another at once; the one before ended at `ended`.
@@ -440,6 +463,8 @@ impl Why {
 mod tests {
     use super::*;
     use crate::base::identity::Label;
+    use crate::base::tick::Tick;
+    use std::time::Duration;
 
     /// The latenesses of tasks that take so long, in nanoseconds, due at zero.
     fn latenesses(tasks: &[u64]) -> Vec<u64> {
@@ -459,6 +484,31 @@ mod tests {
     #[test]
     fn what_waits_behind_slow_tasks_of_the_same_turn_is_late_by_what_they_take() {
         assert_eq!(latenesses(&[20_000; 5]), [0, 20_000, 40_000, 60_000, 80_000]);
+    }
+
+    #[test]
+    fn a_thread_that_serves_several_schedulers_finds_the_journal_of_each_again() {
+        let late = Lateness::new(100, Tick::new(Duration::from_nanos(1)).unwrap(), 0, None);
+        let mut runs = RunClock::new();
+        let clock = || {
+            // So that no two have the same origin.
+            std::thread::sleep(Duration::from_micros(1));
+            Clock::manual(0)
+        };
+        // Whether this scheduler had tasks on this thread before.
+        let mut is_known = |clock: &Clock| {
+            runs.explain_job(clock, None, &late);
+            let why = runs.why.as_mut().unwrap();
+            assert!(why.origin == clock.origin() && runs.others.len() <= OTHERS);
+            std::mem::replace(&mut why.idle, true)
+        };
+        let (one, other) = (clock(), clock());
+        assert!(!is_known(&one) && !is_known(&other));
+        for _ in 0..3 {
+            assert!(is_known(&one) && is_known(&one) && is_known(&other));
+        }
+        assert!((0..OTHERS).all(|_| !is_known(&clock())), "those are new");
+        assert!(is_known(&other) && !is_known(&one), "only so many are kept");
     }
 
     #[test]

@@ -497,10 +497,15 @@ impl Driver {
     /// Lanes were entered that could not be entered before.
     #[cold]
     fn note_opened(&mut self) {
-        let now = self.live.clock.now();
-        for (since, thread) in self.visits.opened.drain(..) {
-            self.runs.was_shut_out(since, now, thread);
+        let mut opened = std::mem::take(&mut self.visits.opened);
+        if self.live.reporter.late.is_some() {
+            let now = self.live.clock.now();
+            for &(since, number) in &opened {
+                self.runs.was_shut_out(since, now, self.visits.wheel(number).thread());
+            }
         }
+        opened.clear();
+        self.visits.opened = opened;
     }
 
     /// First come entries that do not wait for a tick, but at most half of what is gathered:
@@ -697,10 +702,16 @@ impl Driver {
                 }
             }
             Way::Other(executor) => {
+                // First: what it notes ends here, and the hand-over is to be noted by itself.
+                let before = match &live.reporter.late {
+                    Some(_) => {
+                        let now = live.clock.now();
+                        self.runs.history((deadline, now), None, &live.reporter)
+                    }
+                    None => None,
+                };
                 self.runs.begin_hand_over(task, deadline, &live.clock, &live.reporter);
-                let now = self.runs.now();
-                let before = self.runs.history((deadline, now), None, &live.reporter);
-                hand_over(live, executor, moved_out(), deadline, (now, before));
+                hand_over(live, executor, moved_out(), deadline, (self.runs.now(), before));
             }
         }
     }

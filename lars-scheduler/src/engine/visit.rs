@@ -6,7 +6,6 @@
 //! to run.
 
 use std::ptr;
-use std::sync::Arc;
 
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::DueList;
@@ -102,9 +101,9 @@ pub(crate) struct Visits {
     /// The lists from which entries are being detached, with the numbers of their visits. Empty
     /// between calls.
     detaching: Vec<(usize, Detaching)>,
-    /// Lanes that were entered after their gates had been found shut: since when, and because of
-    /// which thread. Until this is taken.
-    pub(crate) opened: Vec<(u64, Option<Arc<str>>)>,
+    /// Lanes that were entered after their gates had been found shut: since when, and the numbers
+    /// of their visits. Until this is taken.
+    pub(crate) opened: Vec<(u64, usize)>,
 }
 
 impl Visits {
@@ -274,10 +273,13 @@ impl Visits {
         mut free: impl FnMut(*mut Entry),
     ) {
         (self.has_rest, self.has_more) = (false, false);
-        for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
+        for (number, visit) in self.visits.iter_mut().enumerate() {
+            if visit.stage != Stage::Inside {
+                continue;
+            }
             visit.lane().begin_visit();
             if visit.shut_since != NEVER {
-                self.opened.push((visit.shut_since, visit.wheel().thread()));
+                self.opened.push((visit.shut_since, number));
                 visit.shut_since = NEVER;
             }
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `free` does

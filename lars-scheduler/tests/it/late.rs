@@ -1,9 +1,9 @@
 //! Why tasks begin late, with real threads. Other programs may make them later still, so these
 //! tests ask for what must be in a share at least, together with what the machine took.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,19 +86,22 @@ fn behind_an_inline_task_that_sleeps_a_timer_is_late_by_that_task() {
     }
 }
 
-#[test]
-fn while_the_only_thread_of_the_pool_is_in_a_task_timers_are_late_by_that_task() {
-    let (builder, told) = explaining();
-    let scheduler = builder.pool(|pool| pool.threads(1)).build().unwrap();
+/// A scheduler whose pool has one thread, which is in a task until what is returned is dropped.
+fn held(builder: Builder) -> (LightArrayRevolverScheduler, Sender<()>) {
+    let scheduler = builder.build().unwrap();
     let (release, held) = channel::<()>();
-    let holds = Task::new(move || {
-        let _ = held.recv();
-    })
-    .named("holds");
+    let holds = Task::new(move || _ = held.recv()).named("holds");
     let _ = scheduler.schedule_once(Duration::ZERO, holds).unwrap();
     while scheduler.metrics().pool.running == 0 {
         thread::yield_now();
     }
+    (scheduler, release)
+}
+
+#[test]
+fn while_the_only_thread_of_the_pool_is_in_a_task_timers_are_late_by_that_task() {
+    let (builder, told) = explaining();
+    let (scheduler, release) = held(builder.pool(|pool| pool.threads(1)));
     let _ = scheduler.schedule_once(Duration::ZERO, Task::new(|| ()).named("late")).unwrap();
     while scheduler.metrics().pool.queued == 0 {
         thread::yield_now();
@@ -112,16 +115,7 @@ fn while_the_only_thread_of_the_pool_is_in_a_task_timers_are_late_by_that_task()
 #[test]
 fn while_the_queue_of_the_pool_is_full_timers_are_late_by_what_the_pool_does() {
     let (builder, told) = explaining();
-    let scheduler = builder.pool(|pool| pool.threads(1).queue(1)).build().unwrap();
-    let (release, held) = channel::<()>();
-    let holds = Task::new(move || {
-        let _ = held.recv();
-    })
-    .named("holds");
-    let _ = scheduler.schedule_once(Duration::ZERO, holds).unwrap();
-    while scheduler.metrics().pool.running == 0 {
-        thread::yield_now();
-    }
+    let (scheduler, release) = held(builder.pool(|pool| pool.threads(1).queue(1)));
     for name in ["queued", "held"] {
         let _ = scheduler.schedule_once(Duration::ZERO, Task::new(|| ()).named(name)).unwrap();
     }
@@ -132,6 +126,48 @@ fn while_the_queue_of_the_pool_is_full_timers_are_late_by_what_the_pool_does() {
     drop(release);
     let found = told_of(&told, "held");
     assert!(time_of(&found, Cause::PoolFull, Some("holds")) >= LONG - TICK, "{:?}", found.shares);
+}
+
+#[test]
+fn a_hook_for_late_tasks_may_panic_and_close_the_scheduler() {
+    let builder = LightArrayRevolverScheduler::builder().explain_late(Duration::ZERO);
+    let handle: Arc<OnceLock<Arc<LightArrayRevolverScheduler>>> = Arc::default();
+    let (own, (sender, told)) = (Arc::clone(&handle), channel());
+    let builder = builder.on_late(move |late| {
+        assert!(late.lateness > Duration::ZERO);
+        drop(own.get().map(|scheduler| scheduler.stop()));
+        let _ = sender.send(());
+        panic!("expected by this test");
+    });
+    let (scheduler, release) = held(builder.pool(|pool| pool.threads(1)));
+    let scheduler = Arc::new(scheduler);
+    assert!(handle.set(Arc::clone(&scheduler)).is_ok());
+    let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    while scheduler.metrics().pool.queued == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(TICK);
+    drop(release);
+    told.recv().unwrap();
+    let _ = scheduler.stop().wait();
+    assert!(scheduler.lateness().count > 0);
+    assert!(scheduler.schedule_once(Duration::ZERO, || ()).is_err());
+    let after = scheduler.lateness();
+    assert_eq!(after.rows.iter().map(|row| row.time).sum::<Duration>(), after.total);
+}
+
+#[test]
+fn with_the_longest_bound_nothing_is_late() {
+    let builder = LightArrayRevolverScheduler::builder().explain_late(Duration::MAX);
+    let (scheduler, release) = held(builder.pool(|pool| pool.threads(1)));
+    let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    while scheduler.metrics().pool.queued == 0 {
+        thread::yield_now();
+    }
+    drop(release);
+    let handle = scheduler.handle();
+    scheduler.close().unwrap();
+    assert_eq!((handle.lateness().count, handle.lateness().rows), (0, vec![]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use lars_scheduler::extend::Latenesses;
+use lars_scheduler::extend::LatenessRecorder;
 use lars_scheduler::late::{Late, LateShare, Lateness, Who};
 
 use crate::base::late::Whose;
@@ -19,7 +19,7 @@ const NAMES: usize = 1024;
 
 /// What was late in a system.
 pub(crate) struct LateMessages {
-    record: Latenesses,
+    recorder: LatenessRecorder,
     /// Until the system is over.
     hook: Arc<Mutex<Option<LateHook>>>,
     /// Of actors that kept a thread from others; `None` for one that had stopped when it was asked
@@ -31,22 +31,22 @@ impl LateMessages {
     pub(crate) fn new(bound: Duration, hook: Option<LateHook>) -> Self {
         let hook = Arc::new(Mutex::new(hook));
         let told = Arc::clone(&hook);
-        let record = Latenesses::new(bound).on_late(move |late| {
+        let recorder = LatenessRecorder::new(bound).on_late(move |late| {
             // Called outside the lock: it is foreign code.
             let hook = told.lock().clone();
             if let Some(hook) = hook {
                 guard("the hook for late messages", || hook(late));
             }
         });
-        Self { record, hook, names: Mutex::default() }
+        Self { recorder, hook, names: Mutex::default() }
     }
 
     pub(crate) fn bound(&self) -> Duration {
-        self.record.bound()
+        self.recorder.bound()
     }
 
     pub(crate) fn table(&self) -> Lateness {
-        self.record.table()
+        self.recorder.table()
     }
 
     /// Records what was late by so much, and why.
@@ -56,7 +56,7 @@ impl LateMessages {
         lateness: Duration,
         shares: impl IntoIterator<Item = LateShare>,
     ) {
-        self.record.add(who, lateness, shares);
+        self.recorder.record(who, lateness, shares);
     }
 
     /// Drops the hook.

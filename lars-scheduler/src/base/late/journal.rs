@@ -94,7 +94,7 @@ pub(crate) enum View {
 
 /// What a thread did, for its latenesses and those of others to be laid over.
 #[derive(Debug, Clone)]
-struct Deeds {
+struct Notes {
     /// One after another, with gaps.
     pieces: VecDeque<Piece>,
     gates: VecDeque<Shut>,
@@ -110,7 +110,7 @@ struct Deeds {
 /// What a thread has done lately. Only that thread writes and reads it.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    deeds: Deeds,
+    notes: Notes,
     /// Pieces that are shorter together than this become one. What takes longer is looked into.
     grain: u64,
     /// `None` in the time of a test.
@@ -127,7 +127,7 @@ impl Journal {
     /// For the calling thread, from `now` on, in `real` time or in that of a test.
     pub(crate) fn new(bound: u64, now: u64, real: bool) -> Self {
         let machine = real.then(|| Machine::new(bound, now));
-        let deeds = Deeds {
+        let notes = Notes {
             pieces: VecDeque::with_capacity(PIECES),
             gates: VecDeque::new(),
             counted: VecDeque::new(),
@@ -135,7 +135,7 @@ impl Journal {
             since: now,
             bound,
         };
-        Self { deeds, grain: bound / 16 + 1, machine, left: ONE_BY_ONE, last: None, told: None }
+        Self { notes, grain: bound / 16 + 1, machine, left: ONE_BY_ONE, last: None, told: None }
     }
 
     /// Tasks ran from `from` to `to`, and each had an equal part of that time.
@@ -173,7 +173,7 @@ impl Journal {
 
     /// The piece for a time that begins when the last one has ended, or later.
     fn piece(&mut self, from: u64, to: u64) -> &mut Piece {
-        let pieces = &mut self.deeds.pieces;
+        let pieces = &mut self.notes.pieces;
         let continues = |last: &Piece| last.to == from && to - last.from <= self.grain;
         if pieces.back().is_some_and(continues) {
             let last = pieces.len() - 1;
@@ -193,10 +193,10 @@ impl Journal {
         if to.saturating_sub(from) > self.grain
             && let Some(machine) = &mut self.machine
         {
-            let counted = &mut self.deeds.counted;
+            let counted = &mut self.notes.counted;
             machine.look(to, |new| {
-                if new.nanos > 0 || matches!(new.what, What::Ran) {
-                    keep(counted, new);
+                if new.nanos > 0 || new.what == What::Ran {
+                    keep_count(counted, new);
                 }
             });
         }
@@ -209,7 +209,7 @@ impl Journal {
 
     /// What was due in that time could not be reached, because of a thread.
     pub(crate) fn was_shut_out(&mut self, from: u64, to: u64, thread: Option<Arc<str>>) {
-        keep(&mut self.deeds.gates, Shut { from, to, thread });
+        keep(&mut self.notes.gates, Shut { from, to, thread });
     }
 
     /// A moment in which nothing is late: what the kernel has counted up to now explains nothing
@@ -231,7 +231,7 @@ impl Journal {
     ) -> Parts {
         if self.left == 0
             && let Some((then, parts)) = &self.last
-            && now.saturating_sub(*then) <= self.deeds.bound / 4
+            && now.saturating_sub(*then) <= self.notes.bound / 4
         {
             return parts.scaled_to(late);
         }
@@ -246,12 +246,12 @@ impl Journal {
     /// The part of a lateness that lies between two instants, of which the later is now.
     pub(crate) fn explain(&mut self, from: u64, to: u64, view: View) -> Parts {
         self.look_since_last(to);
-        self.deeds.explain(from, to, view)
+        self.notes.explain(from, to, view)
     }
 
     /// The part of a lateness that lies between two instants, of which both are over.
     pub(crate) fn explain_earlier(&self, from: u64, to: u64, view: View) -> Parts {
-        self.deeds.explain(from, to, view)
+        self.notes.explain(from, to, view)
     }
 
     /// What happened from `from` to `now`, for other threads to lay latenesses over. Tasks have
@@ -259,14 +259,14 @@ impl Journal {
     pub(crate) fn history(&mut self, from: u64, now: u64, held_from: Option<u64>) -> Arc<History> {
         if let Some(told) = &self.told
             && told.from <= from
-            && now.saturating_sub(told.to) <= self.deeds.bound / 4
+            && now.saturating_sub(told.to) <= self.notes.bound / 4
             && told.held_from == held_from
         {
             return Arc::clone(told);
         }
         self.look_since_last(now);
-        let deeds = self.deeds.between(from, now);
-        let new = Arc::new(History { deeds, from, to: now, held_from });
+        let notes = self.notes.between(from, now);
+        let new = Arc::new(History { notes, from, to: now, held_from });
         self.told = Some(Arc::clone(&new));
         new
     }
@@ -289,10 +289,30 @@ fn keep<T>(few: &mut VecDeque<T>, new: T) {
     few.push_back(new);
 }
 
+/// Keeps a count of the kernel. When there are many, the oldest two of a kind become one.
+fn keep_count(counted: &mut VecDeque<Counted>, new: Counted) {
+    if counted.len() == FEW {
+        let same =
+            |place: &usize| counted.range(place + 1..).any(|it| it.what == counted[*place].what);
+        let oldest = (0..FEW).find(same).unwrap_or(0);
+        if let Some(old) = counted.remove(oldest)
+            && let Some(next) = counted.iter_mut().skip(oldest).find(|it| it.what == old.what)
+        {
+            next.nanos += old.nanos;
+            if old.what == What::Ran {
+                // Nobody has counted in between: it may have run.
+                next.nanos += next.from.saturating_sub(old.to);
+            }
+            next.from = old.from;
+        }
+    }
+    counted.push_back(new);
+}
+
 /// What the timer thread did before it handed tasks over.
 #[derive(Debug)]
 pub(crate) struct History {
-    deeds: Deeds,
+    notes: Notes,
     from: u64,
     to: u64,
     held_from: Option<u64>,
@@ -311,11 +331,11 @@ impl History {
         if known == from {
             return Parts::default().and(Cause::Housekeeping, to - from);
         }
-        self.deeds.explain(from, known, View::Timer).scaled_to(to - from)
+        self.notes.explain(from, known, View::Timer).scaled_to(to - from)
     }
 }
 
-impl Deeds {
+impl Notes {
     fn between(&self, from: u64, to: u64) -> Self {
         let in_it = |its_from: u64, its_to: u64| its_to > from && its_from < to;
         let pieces = self.pieces.iter().filter(|piece| in_it(piece.from, piece.to));
@@ -404,14 +424,14 @@ impl Deeds {
     }
 
     /// What the machine took is no fault of whoever had it taken from him: first of sleeps, then of
-    /// what we did ourselves, and then of tasks.
+    /// what we did ourselves, and then of tasks and of what an event loop does.
     fn charge_machine(&self, (from, to): (u64, u64), view: View, parts: &mut Parts) {
         let asleep = |cause: Cause| cause == Cause::Overslept;
         let awake = |cause: Cause| matches!(cause, Cause::Housekeeping | Cause::Gate);
         let tasks = |cause: Cause| {
             let on_pool = matches!(view, View::Queue | View::Room);
             match cause {
-                Cause::InlineTask | Cause::TasksBefore => true,
+                Cause::InlineTask | Cause::TasksBefore | Cause::EventLoop => true,
                 Cause::PoolBusy | Cause::PoolFull => on_pool,
                 _ => false,
             }
@@ -472,7 +492,7 @@ mod tests {
 
     /// How much each cause has of the time between two instants.
     fn said(journal: &Journal, from: u64, to: u64) -> Vec<(Cause, u64)> {
-        let parts = journal.deeds.explain(from, to, View::Timer);
+        let parts = journal.notes.explain(from, to, View::Timer);
         assert_eq!(parts.0.iter().map(|part| part.nanos).sum::<u64>(), to - from);
         let mut said = BTreeMap::new();
         for part in parts.0 {
@@ -482,7 +502,7 @@ mod tests {
     }
 
     fn counted(journal: &mut Journal, from: u64, to: u64, what: What, nanos: u64) {
-        keep(&mut journal.deeds.counted, Counted { from, to, what, nanos });
+        keep_count(&mut journal.notes.counted, Counted { from, to, what, nanos });
     }
 
     #[test]
@@ -494,7 +514,7 @@ mod tests {
             journal.ran((from, from + 900), std::iter::once(whose()));
         }
         let end = 1_000 * pieces;
-        assert!(journal.deeds.pieces.len() <= PIECES);
+        assert!(journal.notes.pieces.len() <= PIECES);
         let nine_tenths = [(Cause::TasksBefore, end / 10 * 9), (Cause::Housekeeping, end / 10)];
         assert_eq!(said(&journal, 0, end), nine_tenths);
     }
@@ -515,6 +535,36 @@ mod tests {
         assert_eq!(
             said_now,
             [(Cause::TasksBefore, 500), (Cause::Processor, 500), (Cause::Throttled, 2_000)]
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_counted_long_ago_is_still_known() {
+        let mut journal = journal();
+        journal.slept(0, 0, 1_000);
+        counted(&mut journal, 0, 1_000, What::Taken(Cause::Processor), 600);
+        for time in 1..20 * FEW as u64 {
+            let (from, to) = (1_000 * time, 1_000 * (time + 1));
+            journal.ran((from, to), std::iter::once(whose()));
+            counted(&mut journal, from, to, What::Taken(Cause::Throttled), 10);
+            counted(&mut journal, from, to, What::Ran, 990);
+        }
+        assert_eq!(journal.notes.counted.len(), FEW);
+        let end = 20_000 * FEW as u64;
+        let throttled = 10 * (20 * FEW as u64 - 1);
+        let said = said(&journal, 0, end);
+        let of = |cause| said.iter().find(|it| it.0 == cause).map_or(0, |it| it.1);
+        assert_eq!((of(Cause::Processor), of(Cause::Throttled)), (600, throttled));
+    }
+
+    #[test]
+    fn an_event_loop_that_had_no_processor_is_not_to_blame() {
+        let mut journal = journal();
+        journal.was_away(0, 5_000);
+        counted(&mut journal, 0, 5_000, What::Taken(Cause::Processor), 2_000);
+        assert_eq!(
+            said(&journal, 0, 5_000),
+            [(Cause::EventLoop, 3_000), (Cause::Processor, 2_000)]
         );
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Counted {
     pub(super) nanos: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Elsewhere nobody counts.
 #[cfg_attr(
     not(all(target_os = "linux", not(any(lars_loom, lars_shuttle, miri)))),

@@ -13,7 +13,7 @@ use lars_base::rate::nanos;
 ///
 /// It keeps the sums, writes at most one line a second to the log, and calls a hook. Any thread may
 /// use it; threads rarely meet in it.
-pub struct Latenesses {
+pub struct LatenessRecorder {
     /// In nanoseconds.
     bound: u64,
     record: Record,
@@ -21,15 +21,15 @@ pub struct Latenesses {
     clock: Clock,
 }
 
-debug_fields!(|it: Latenesses| bound: it.bound);
+debug_fields!(|it: LatenessRecorder| bound: it.bound);
 
-impl Latenesses {
+impl LatenessRecorder {
     /// Nothing is late yet, and later than `bound` will be.
     pub fn new(bound: Duration) -> Self {
         Self { bound: nanos(bound), record: Record::new(None), clock: Clock::system() }
     }
 
-    /// Has `hook` called by [`add`](Self::add). If it panics, that does no harm.
+    /// Has `hook` called by [`record`](Self::record). If it panics, that does no harm.
     pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
         self.record = Record::new(Some(Box::new(hook)));
         self
@@ -42,7 +42,12 @@ impl Latenesses {
 
     /// Something began so late. What `shares` leave over is [`Cause::Unknown`]; what they have too
     /// much is cut off at the end. Later than the bound or not, it is recorded.
-    pub fn add(&self, who: Who, lateness: Duration, shares: impl IntoIterator<Item = LateShare>) {
+    pub fn record(
+        &self,
+        who: Who,
+        lateness: Duration,
+        shares: impl IntoIterator<Item = LateShare>,
+    ) {
         let late = nanos(lateness);
         let (mut parts, mut left) = (Parts::default(), late);
         for LateShare { cause, culprit, time } in shares {
