@@ -706,8 +706,9 @@ pub(crate) struct BatchUnderWay<'a> {
 
 impl Drop for BatchUnderWay<'_> {
     fn drop(&mut self) {
-        // Release: pairs with `LaneWheel::has_batch`.
-        self.batch.store(self.outer, Ordering::Release);
+        // SeqCst: every write is, so that the driver's look cannot see an older one. Release in it:
+        // pairs with `LaneWheel::has_batch`.
+        self.batch.store(self.outer, Ordering::SeqCst);
     }
 }
 

@@ -114,8 +114,9 @@ pub(crate) struct ChannelBatch<'a> {
 
 impl Drop for ChannelBatch<'_> {
     fn drop(&mut self) {
-        // Release: pairs with `Channel::has_batch`.
-        self.channel.batches.fetch_sub(1, Ordering::Release);
+        // SeqCst: every write is, so that the driver's look cannot see an older one. Release in it:
+        // pairs with `Channel::has_batch`.
+        self.channel.batches.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -265,8 +265,8 @@ impl Requests {
     /// What has been asked for.
     pub(crate) fn take(&self) -> Vec<Request> {
         let mut waiting = self.waiting.lock();
-        // Relaxed: written under the lock, and the lock orders what was pushed.
-        self.asked.store(false, Ordering::Relaxed);
+        // SeqCst: every write is, as of the sleep word. (The lock orders what was pushed.)
+        self.asked.store(false, Ordering::SeqCst);
         waiting.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

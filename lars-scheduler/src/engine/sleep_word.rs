@@ -18,13 +18,16 @@
 //!   load word                   (2)     load the notices          (4)
 //! ```
 //!
-//! All four are `SeqCst`, so they stand in one order. If (2) comes before (3), the producer sees
-//! the old value; but then (1) comes before (4), and the timer thread sees the notice and does not
-//! sleep. Otherwise the producer sees the instant, and wakes the thread if its timer is due before
-//! that. With `STOPPED` for the instant the same argument says that a push is either seen by the
-//! last drain or refused by its own producer. The stop word takes the notice's place when somebody
-//! asks for a stop. A producer whose lane wants a visit by an earlier tick anyway gives no notice:
-//! the producer of that earlier notice has woken the thread if need be.
+//! All four are `SeqCst`, so they stand in one order. So is every other write of the word: a load
+//! that comes after (3) in that order must not see an older `AWAKE`. (C++20 excludes that of
+//! relaxed writes too. C++11 does not, of those by other threads, nor does Miri.) If (2) comes
+//! before (3), the producer sees the old value; but then (1) comes before (4), and the timer
+//! thread sees the notice and does not sleep. Otherwise the producer sees the instant, and wakes
+//! the thread if its timer is due before that. With `STOPPED` for the instant the same argument
+//! says that a push is either seen by the last drain or refused by its own producer. The stop word
+//! takes the notice's place when somebody asks for a stop. A producer whose lane wants a visit by
+//! an earlier tick anyway gives no notice: the producer of that earlier notice has woken the
+//! thread if need be.
 //!
 //! A producer wakes by a compare-and-swap to `AWAKE`, and only the winner pays for the wake-up, so
 //! a sleep costs at most one of them (about 15 µs of the producer's time). The others rely on the
@@ -142,9 +145,10 @@ impl SleepWord {
 
     #[cold]
     fn wake_from(&self, word: u64) {
-        // Relaxed: the exchange decides who pays. If it fails, another is about to wake the thread,
-        // or it has woken by itself; in both cases it looks at the intake before it sleeps again.
-        if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        // SeqCst: every write of the word is; see the module's documentation. Relaxed: if the
+        // exchange fails, another is about to wake the thread, or it has woken by itself; in both
+        // cases it looks at the intake before it sleeps again.
+        if self.word.compare_exchange(word, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             self.alarm.raise();
         }
     }
@@ -189,8 +193,9 @@ impl SleepWord {
 
     /// The timer thread is awake.
     pub(crate) fn announce_awake(&self) {
-        // Relaxed: a producer that still sees the instant wakes it needlessly, which is harmless.
-        self.word.store(AWAKE, Ordering::Relaxed);
+        // SeqCst: every write of the word is; see the module's documentation. (A producer that
+        // still sees the instant wakes it needlessly, which is harmless.)
+        self.word.store(AWAKE, Ordering::SeqCst);
     }
 
     /// The driver pops no more after the drain that follows this.

@@ -16,6 +16,10 @@ use crate::sync::{Arc, AtomicBool, Ordering, thread, yield_now};
 /// Both sides, again and again: `gives` gives a notice and looks at the sleep word, `announces`
 /// writes that, `looks` looks at the notices. The sleeper sees the notice, or is woken, or the
 /// producer `gives` with the result that it has seen the word.
+///
+/// Before that another thread has woken the sleeper, and has not got far enough for anybody to know
+/// that it was that thread. The producer must not find what that one wrote when it looks for what
+/// was announced after it.
 fn neither_misses_the_other<N: Send + Sync + 'static>(
     make: fn() -> N,
     gives: fn(&N, &SleepWord) -> bool,
@@ -28,16 +32,38 @@ fn neither_misses_the_other<N: Send + Sync + 'static>(
         // Relaxed, and below: the other thread has ended when this is read.
         let alarm = Alarm::Call(Box::new(move || bell.store(true, Ordering::Relaxed)));
         let both = Arc::new((make(), SleepWord::new(alarm)));
-        let producer = {
-            let both = Arc::clone(&both);
-            thread::spawn(move || gives(&both.0, &both.1))
+        both.1.announce_sleep(FOREVER);
+        // Relaxed: a thread that sees it learns of nothing else.
+        let go = Arc::new(AtomicBool::new(false));
+        let wait = |go: &AtomicBool| {
+            while !go.load(Ordering::Relaxed) {
+                yield_now();
+            }
         };
-        // Under Miri, the other thread gets on when this one gives way: a little more each round.
-        let far = if cfg!(miri) { (round % 50).pow(2) } else { 0 };
+        let producer = {
+            let (both, go) = (Arc::clone(&both), Arc::clone(&go));
+            thread::spawn(move || {
+                wait(&go);
+                gives(&both.0, &both.1)
+            })
+        };
+        let waker = {
+            let (both, go) = (Arc::clone(&both), Arc::clone(&go));
+            thread::spawn(move || {
+                both.1.wake();
+                go.store(true, Ordering::Relaxed);
+            })
+        };
+        wait(&go);
+        woken.store(false, Ordering::Relaxed);
+        // Under Miri, the other thread gets on when this one gives way: not at all in every other
+        // round, and in those between a little more each time.
+        let far = if cfg!(miri) { round % 2 * (round / 2 % 25).pow(2) } else { 0 };
         (0..far).for_each(|_| yield_now());
         announces(&both.1);
         let seen = looks(&both.0);
         let sees = producer.join().unwrap();
+        waker.join().unwrap();
         assert!(seen || sees || woken.load(Ordering::Relaxed), "each missed the other");
     }
 }
