@@ -3,8 +3,8 @@
 #
 #     ci/miri.sh                  all of them
 #     ci/miri.sh strict           this one
-#     ci/miri.sh trees            the half of that group whose day it is
-#     ci/miri.sh scheduler-trees  one half: of lars-scheduler, or of actor-trees
+#     ci/miri.sh trees            the third of that group whose day it is
+#     ci/miri.sh scheduler-trees  one third: or of races, or of actor-trees
 #     ci/miri.sh backpressure     its tests count tens of thousands of calls: by hand
 #
 # - strict: code without outside help, under strict provenance, with leaks reported.
@@ -40,8 +40,12 @@ scheduler-trees() {
     under_trees
     cargo +nightly miri test -p lars-scheduler --lib -- \
         pool:: api::repeat:: timer_driver:: by_hand:: --skip backpressure::
-    cargo +nightly miri test -p lars-scheduler \
-        --test races -- --skip close:: --skip repeat::
+    cargo +nightly miri test -p lars-scheduler --test races -- handover:: together:: batch::
+}
+
+races() {
+    under_trees
+    cargo +nightly miri test -p lars-scheduler --test races -- cancel:: reset:: stress::
 }
 
 backpressure() {
@@ -58,16 +62,17 @@ actor-trees() {
 }
 
 trees() {
-    if (($(date +%s) / 86400 % 2)); then actor-trees; else scheduler-trees; fi
+    local thirds=(scheduler-trees races actor-trees)
+    "${thirds[$(date +%s) / 86400 % 3]}"
 }
 
-if (($# == 0)); then set -- strict scheduler-trees actor-trees backpressure; fi
+if (($# == 0)); then set -- strict scheduler-trees races actor-trees backpressure; fi
 for group in "$@"; do
     case $group in
-        strict | trees | scheduler-trees | actor-trees | backpressure) "$group" ;;
+        strict | trees | scheduler-trees | races | actor-trees | backpressure) "$group" ;;
         *)
-            echo "the groups are strict, trees, scheduler-trees, actor-trees and backpressure," \
-                "not '$group'" >&2
+            echo "the groups are strict, trees, scheduler-trees, races, actor-trees and" \
+                "backpressure, not '$group'" >&2
             exit 2
             ;;
     esac
