@@ -30,7 +30,7 @@ use mini_actor::{Actor, ActorSystem, Context};
 
 const DASHBOARD: &str = include_str!("../grafana/lars-scheduler.json");
 
-/// How late a task has to be to say why.
+/// How late a task, or a message of a timer, has to be to say why.
 const LATE: Duration = Duration::from_millis(5);
 
 #[derive(Parser)]
@@ -49,8 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rendered = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|error| error.to_string())?;
 
-    let builder = ActorSystem::builder("plant");
-    let system = builder.scheduler(|scheduler| scheduler.explain_late(LATE)).build()?;
+    let system = ActorSystem::builder("plant").explain_late(LATE).build()?;
     let timers = system.scheduler().timers().clone();
     let metrics = Metrics {
         scheduler: Mutex::new(MetricsReporter::new(&timers, "plant")),

@@ -1,13 +1,11 @@
 //! Publishing a scheduler's metrics through the `metrics` facade.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use lars_base::debug_fields;
-use lars_scheduler::late::{Cause, Lateness};
+use lars_scheduler::late::{Cause, LateCause, Lateness};
 use lars_scheduler::metrics::Durations;
 use lars_scheduler::{Handle, Metrics};
 
@@ -206,16 +204,12 @@ impl MetricsReporter {
         if late.bound.is_none() {
             return;
         }
-        let mut sums: BTreeMap<Cause, (u64, Duration)> =
-            CAUSES.iter().map(|&cause| (cause, Default::default())).collect();
-        for row in &late.rows {
-            let (tasks, time) = sums.entry(row.cause).or_default();
-            *tasks += row.mainly;
-            *time += row.time;
-        }
-        for (cause, (tasks, time)) in sums {
+        for LateCause { cause, mainly, time, .. } in late.by_cause() {
+            if time.is_zero() && !CAUSES.contains(&cause) {
+                continue;
+            }
             let labels = [("scheduler", self.scheduler.clone()), ("cause", cause.label().into())];
-            counter!(LATE_TASKS, &labels).absolute(tasks);
+            counter!(LATE_TASKS, &labels).absolute(mainly);
             gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
         }
     }

@@ -92,7 +92,7 @@ pub mod metrics {
 
 /// Why tasks begin late: what [`Handle::lateness`] and [`Builder::on_late`] tell.
 pub mod late {
-    pub use crate::api::lateness::{LateRow, Lateness};
+    pub use crate::api::lateness::{LateCause, LateRow, Lateness};
     pub use crate::base::late::Cause;
     pub use crate::base::late::parts::Who;
     pub use crate::base::late::report::{Late, LateShare};

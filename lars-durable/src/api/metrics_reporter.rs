@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use lars_scheduler::late::{Cause, LateCause, Lateness};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use super::durable::{Durable, Metrics};
@@ -30,6 +31,23 @@ const GAUGES: [Row<f64>; 3] = [
     ("lars_durable_log_bytes", "Bytes of the log beside the file", |m| m.log_bytes as f64),
 ];
 
+/// By the label `cause`; if the node explains lateness.
+const LATE_RUNS: &str = "lars_durable_late_runs_total";
+const LATE_SECONDS: &str = "lars_durable_late_seconds";
+
+/// What makes runs late: published as zeros from the start, so that a rate misses none.
+const CAUSES: [Cause; 9] = [
+    Cause::PoolBusy,
+    Cause::OtherExecutor,
+    Cause::MessagesBefore,
+    Cause::Store,
+    Cause::HandlerFull,
+    Cause::NodeFull,
+    Cause::NoOwner,
+    Cause::Timer,
+    Cause::Unknown,
+];
+
 /// Publishes a node's [`Metrics`] through the [`metrics`](https://docs.rs/metrics) facade, to
 /// whichever recorder the program has installed (feature `metrics`).
 ///
@@ -37,6 +55,10 @@ const GAUGES: [Row<f64>; 3] = [
 /// delay. Each value has the label `node`, with the node's [name](super::Builder::name).
 /// (docs/observability.md in the repository lists the names.) What waits in the whole group, by
 /// handler, is in an [inspection](Durable::inspect).
+///
+/// If the node [explains lateness](super::Builder::explain_late), the label `cause` says why runs
+/// began late, with one of the words of [`Cause::label`]. Who was at fault is no label, because
+/// there is no limit to how many that are; [`Durable::lateness`] names them.
 ///
 /// # Examples
 ///
@@ -75,6 +97,21 @@ impl MetricsReporter {
         for (name, _, value) in GAUGES {
             gauge!(name, "node" => self.node.clone()).set(value(&metrics));
         }
+        self.publish_late(&self.shared.late_runs());
+    }
+
+    fn publish_late(&self, late: &Lateness) {
+        if late.bound.is_none() {
+            return;
+        }
+        for LateCause { cause, mainly, time, .. } in late.by_cause() {
+            if time.is_zero() && !CAUSES.contains(&cause) {
+                continue;
+            }
+            let labels = [("node", self.node.clone()), ("cause", cause.label().into())];
+            counter!(LATE_RUNS, &labels).absolute(mainly);
+            gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
+        }
     }
 }
 
@@ -86,6 +123,10 @@ fn describe() {
         let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
         describe_gauge!(name, unit, about);
     }
+    let about = "Runs that began late, each with the cause of its largest share";
+    describe_counter!(LATE_RUNS, Unit::Count, about);
+    let about = "For how long late runs waited, by cause";
+    describe_gauge!(LATE_SECONDS, Unit::Seconds, about);
 }
 
 impl fmt::Debug for MetricsReporter {

@@ -43,6 +43,19 @@ pub struct LateRow {
     pub time: Duration,
 }
 
+/// What those that were late waited for, for one cause, whoever was at fault. From
+/// [`Lateness::by_cause`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LateCause {
+    /// Why.
+    pub cause: Cause,
+    /// For how many it is the largest one. Over all causes they add up to [`Lateness::count`].
+    pub mainly: u64,
+    /// For how long, all of them together.
+    pub time: Duration,
+}
+
 type Key = (Cause, Option<Who>);
 
 impl LateRow {
@@ -92,6 +105,38 @@ impl Lateness {
             longest: self.longest,
             rows: sorted(rows),
         }
+    }
+
+    /// The rows added up by cause. All causes are in it, also those that made nothing late, in the
+    /// order in which [`Cause`] declares them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let builder = LightArrayRevolverScheduler::builder();
+    /// let scheduler = builder.explain_late(Duration::from_millis(5)).build()?;
+    /// let late = scheduler.lateness();
+    /// let causes = late.by_cause();
+    /// for it in &causes {
+    ///     println!("{} of {}: {}", it.mainly, late.count, it.cause.as_str());
+    /// }
+    /// assert_eq!(causes.iter().map(|it| it.mainly).sum::<u64>(), late.count);
+    /// assert_eq!(causes.iter().map(|it| it.time).sum::<Duration>(), late.total);
+    /// # Ok(()) }
+    /// ```
+    pub fn by_cause(&self) -> Vec<LateCause> {
+        let none = |cause| LateCause { cause, mainly: 0, time: Duration::ZERO };
+        let mut causes: Vec<LateCause> = Cause::ALL.into_iter().map(none).collect();
+        for row in &self.rows {
+            let sum = &mut causes[row.cause as usize]; // `ALL` has each at its number
+            sum.mainly += row.mainly;
+            sum.time = sum.time.saturating_add(row.time);
+        }
+        causes
     }
 }
 

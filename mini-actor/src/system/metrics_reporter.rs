@@ -1,5 +1,6 @@
 //! Publishing the metrics of a system through the `metrics` facade.
 
+use lars_scheduler::late::{Cause, LateCause, Lateness};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::cell::metrics::SystemMetrics;
@@ -21,6 +22,14 @@ const COUNTERS: [Row; 6] = [
     }),
 ];
 
+/// By the label `cause`; if the system explains lateness.
+const LATE_MESSAGES: &str = "mini_actor_late_messages_total";
+const LATE_SECONDS: &str = "mini_actor_late_seconds";
+
+/// What makes timers' messages late: published as zeros from the start, so that a rate misses none.
+const CAUSES: [Cause; 5] =
+    [Cause::ActorBusy, Cause::MessagesBefore, Cause::DispatcherBusy, Cause::Timer, Cause::Unknown];
+
 /// Publishes a system's [`SystemMetrics`] through the [`metrics`](https://docs.rs/metrics) facade,
 /// to whichever recorder the program has installed (feature `metrics`).
 ///
@@ -28,6 +37,10 @@ const COUNTERS: [Row; 6] = [
 /// delay. Each value has the label `system`, with the name of the system.
 /// (docs/observability.md in the repository lists the names.) The system's scheduler has a reporter
 /// of its own: `lars_bridges::metrics::MetricsReporter`.
+///
+/// If the system [explains lateness](crate::Builder::explain_late), the label `cause` says why
+/// timers' messages were received late, with one of the words of [`Cause::label`]. Who was at fault
+/// is no label, because there is no limit to how many that are; [`System::lateness`] names them.
 ///
 /// # Examples
 ///
@@ -69,6 +82,21 @@ impl MetricsReporter {
         for (name, _, value) in COUNTERS {
             counter!(name, "system" => self.name.clone()).absolute(value(&metrics));
         }
+        self.publish_late(&self.system.lateness());
+    }
+
+    fn publish_late(&self, late: &Lateness) {
+        if late.bound.is_none() {
+            return;
+        }
+        for LateCause { cause, mainly, time, .. } in late.by_cause() {
+            if time.is_zero() && !CAUSES.contains(&cause) {
+                continue;
+            }
+            let labels = [("system", self.name.clone()), ("cause", cause.label().into())];
+            counter!(LATE_MESSAGES, &labels).absolute(mainly);
+            gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
+        }
     }
 }
 
@@ -77,4 +105,9 @@ fn describe() {
     for (name, about, _) in COUNTERS {
         describe_counter!(name, Unit::Count, about);
     }
+    let about =
+        "Timers' messages that were received late, each with the cause of its largest share";
+    describe_counter!(LATE_MESSAGES, Unit::Count, about);
+    let about = "For how long late messages waited, by cause";
+    describe_gauge!(LATE_SECONDS, Unit::Seconds, about);
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How late something has to be.
 const BOUND: u64 = 1_000;
 
+/// What a cause has that made nothing late.
+const NOTHING: (u64, Duration) = (0, Duration::ZERO);
+
 fn explaining() -> ByHand {
     let mut new = ByHand::of(Options { explain: Some(BOUND), ..Options::default() });
     new.driver.is_turned_in_time();
@@ -22,6 +25,15 @@ fn takes(it: &ByHand, at: u64, name: &'static str, nanos: u64) -> Cancellable {
     let clock = it.clock.clone();
     let task = Task::new(move || clock.set(clock.now() + nanos)).named(name);
     it.handle.schedule_once(Duration::from_nanos(at), task).unwrap()
+}
+
+/// A task is late, because one of this name ran.
+fn late_because_of(it: &mut ByHand, name: &'static str) {
+    let begin = it.clock.now();
+    let _ = takes(it, TICK, name, 10_000);
+    let _ = takes(it, 2 * TICK, "late", 5);
+    it.turn(begin + 2 * TICK);
+    it.turn(it.clock.now() + TICK);
 }
 
 /// The rows of the table: causes, names, and nanoseconds for each.
@@ -145,17 +157,10 @@ fn an_event_loop_that_does_something_else_makes_timers_late() {
 #[test]
 fn the_difference_of_two_tables_has_what_came_between_them() {
     let mut it = explaining();
-    let late = |it: &mut ByHand, name| {
-        let begin = it.clock.now();
-        let _ = takes(it, TICK, name, 10_000);
-        let _ = takes(it, 2 * TICK, "late", 5);
-        it.turn(begin + 2 * TICK);
-        it.turn(it.clock.now() + TICK);
-    };
-    late(&mut it, "one");
+    late_because_of(&mut it, "one");
     let _ = rows(&mut it);
     let earlier = it.handle.lateness();
-    late(&mut it, "other");
+    late_because_of(&mut it, "other");
     let _ = rows(&mut it);
     let since = it.handle.lateness().since(&earlier);
     assert_eq!((since.bound, since.count), (earlier.bound, 1));
@@ -164,4 +169,23 @@ fn the_difference_of_two_tables_has_what_came_between_them() {
         since.rows.iter().filter_map(|row| row.culprit.as_ref()?.task()?.name()).collect();
     assert_eq!(names, ["other"]);
     assert_eq!(since.since(&since).rows, []);
+}
+
+#[test]
+fn the_sums_by_cause_have_every_cause_and_all_culprits_of_each() {
+    let mut it = explaining();
+    assert!(it.handle.lateness().by_cause().iter().all(|sum| (sum.mainly, sum.time) == NOTHING));
+    for name in ["one", "other"] {
+        late_because_of(&mut it, name);
+    }
+    let of_one_cause = rows(&mut it).iter().filter(|row| row.0 == Cause::InlineTask).count();
+    assert_eq!(of_one_cause, 2);
+    let late = it.handle.lateness();
+    let sums = late.by_cause();
+    assert!(sums.iter().map(|sum| sum.cause).eq(Cause::ALL));
+    assert_eq!(sums.iter().map(|sum| sum.mainly).sum::<u64>(), late.count);
+    assert_eq!(sums.iter().map(|sum| sum.time).sum::<Duration>(), late.total);
+    let inline = &sums[Cause::InlineTask as usize];
+    let rows = late.rows.iter().filter(|row| row.cause == Cause::InlineTask);
+    assert_eq!((inline.mainly, inline.time), (2, rows.map(|row| row.time).sum()));
 }
