@@ -177,6 +177,7 @@ impl Watched {
             busiest,
             age,
             letters: self.letters.newest_first(),
+            late: late(&self.system.lateness()),
         }
     }
 }

@@ -257,6 +257,10 @@ pub struct Actors {
     pub age: u64,
     /// The last dead letters, the newest first.
     pub letters: Vec<Letter>,
+    /// Why timers' messages were received late, if the system
+    /// [explains](mini_actor::Builder::explain_late) that.
+    #[serde(default)] // programs of earlier releases do not say
+    pub late: Option<Late>,
 }
 
 /// One actor.

@@ -23,6 +23,8 @@ struct Point {
     queue_time: Spread,
     /// Only if it may be asked for: it is large.
     late: Option<Late>,
+    /// That of the actors; only if it may be asked for, too.
+    late_messages: Option<Late>,
     run_time: u64,
     /// Messages received by actors, and dead letters.
     messages: (u64, u64),
@@ -116,6 +118,7 @@ impl Trend {
             lateness: snapshot.lateness.clone(),
             queue_time: snapshot.executor.queue_time.clone(),
             late: snapshot.late.clone(),
+            late_messages: actors.and_then(|it| it.late.clone()),
             run_time: snapshot.executor.run_time,
             messages: actors.map(|it| (it.processed, it.dead_letters)).unwrap_or_default(),
             threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
@@ -132,7 +135,7 @@ impl Trend {
         let earlier = self.points.len().saturating_sub(2);
         for point in self.points.iter_mut().take(earlier) {
             if point.taken + WINDOW < snapshot.taken {
-                point.late = None;
+                (point.late, point.late_messages) = (None, None);
             }
         }
         self.last = Some(snapshot);
@@ -182,9 +185,19 @@ impl Trend {
 
     /// Why tasks were late that began in the same time. `None` if the scheduler does not say.
     pub fn late(&self) -> Option<Late> {
+        self.late_of(|point| point.late.as_ref())
+    }
+
+    /// Why timers' messages were late that were received in the same time. `None` if there are no
+    /// actors, or if they do not say.
+    pub fn late_messages(&self) -> Option<Late> {
+        self.late_of(|point| point.late_messages.as_ref())
+    }
+
+    fn late_of(&self, of: impl Fn(&Point) -> Option<&Late>) -> Option<Late> {
         let (first, last) = self.recent_points()?;
-        let all = last.late.as_ref()?;
-        let before = first.and_then(|first| first.late.as_ref());
+        let all = of(last)?;
+        let before = first.and_then(of);
         Some(before.map_or_else(|| all.clone(), |before| all.since(before)))
     }
 
@@ -245,7 +258,7 @@ fn rates(before: &Point, after: &Point) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::LateRow;
+    use crate::snapshot::{Actors, LateRow};
 
     fn at(taken: u64, fired: u64, pid: u32) -> Box<Snapshot> {
         let counts = Counts { fired, ..Counts::default() };
@@ -255,6 +268,7 @@ mod tests {
             counts,
             lateness,
             late: Some(late(fired)),
+            actors: Some(Actors { late: Some(late(2 * fired)), ..Actors::default() }),
             pid,
             ..Snapshot::default()
         })
@@ -309,16 +323,20 @@ mod tests {
             trend.add(at(second, fired, 7));
             assert_eq!(trend.late(), Some(late(recent)), "at {second} s");
             assert_eq!(trend.late().unwrap().count, trend.lateness().count());
+            assert_eq!(trend.late_messages(), Some(late(2 * recent)), "at {second} s");
         }
         for step in 0..100 {
             trend.add(at(91 + step, 1_200 + step, 7));
         }
         assert_eq!(trend.late(), Some(late(10)));
-        let kept = trend.points.iter().filter(|point| point.late.is_some());
-        assert_eq!(kept.count(), 11);
-        let without = Snapshot { late: None, ..*at(200, 5_000, 7) };
+        let points = trend.points.iter();
+        let kept = points.map(|point| [&point.late, &point.late_messages].map(Option::is_some));
+        let (kept, forgotten): (Vec<_>, Vec<_>) = kept.partition(|has| *has == [true; 2]);
+        assert_eq!(kept.len(), 11);
+        assert!(forgotten.iter().all(|has| *has == [false; 2]), "{forgotten:?}");
+        let without = Snapshot { late: None, actors: None, ..*at(200, 5_000, 7) };
         trend.add(Box::new(without));
-        assert_eq!(trend.late(), None);
+        assert_eq!((trend.late(), trend.late_messages()), (None, None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The pages, and the frame around them.
 
+mod late;
+
 pub(crate) mod actors;
 pub(crate) mod group;
 pub(crate) mod scheduler;

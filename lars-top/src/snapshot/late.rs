@@ -1,8 +1,9 @@
-//! Why tasks began late, as a snapshot has it.
+//! Why tasks began late, or messages were received late, as a snapshot has it.
 
 use serde::{Deserialize, Serialize};
 
-/// Why tasks began late; see [`Lateness`](lars_scheduler::late::Lateness).
+/// Why tasks began late, or messages were received late; see
+/// [`Lateness`](lars_scheduler::late::Lateness).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Late {
     /// How late something has to be to be counted.
@@ -11,7 +12,7 @@ pub struct Late {
     pub count: u64,
     /// How late all of them were together.
     pub total: u64,
-    /// How late the latest was, since the scheduler was built.
+    /// How late the latest was, since the beginning.
     pub longest: u64,
     /// What they waited for, for longest first; at most 50.
     pub rows: Vec<LateRow>,
@@ -25,7 +26,8 @@ pub struct Late {
 pub struct LateRow {
     /// Why, in a few words.
     pub cause: String,
-    /// Who was at fault: a task's name or type, a thread. Empty if nobody can be named.
+    /// Who was at fault: a task's name or type, a thread, an actor and a type of its messages.
+    /// Empty if nobody can be named.
     pub culprit: String,
     /// The place of the call that scheduled it, if it is a task.
     pub place: String,

@@ -1,4 +1,4 @@
-//! Why tasks began late, and because of whom.
+//! Why tasks began late, or messages of timers were received late, and because of whom.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -15,32 +15,90 @@ const CAUSE: usize = 20;
 /// A terminal of fewer columns shows no places.
 const WITH_PLACES: u16 = 100;
 
+/// The height of a part that has no table.
+const WORDS: u16 = 5;
+
+/// What a part of the page is about.
+struct Words {
+    title: &'static str,
+    nothing: &'static str,
+    counted: &'static str,
+}
+
+const TASKS: Words = Words { title: "Late", nothing: "No task has begun", counted: "     tasks" };
+const MESSAGES: Words = Words {
+    title: "Late messages",
+    nothing: "No message of a timer was received",
+    counted: "  messages",
+};
+
+/// Finds the first row of a table, by how many it has and by its height.
+type First = fn(&Controls, usize, u16) -> usize;
+
+/// The scheduler's part, and below it that of the actors, if they explain lateness.
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let Some(late) = &snapshot.late else {
+    let tasks = snapshot.late.as_ref();
+    let Some(messages) = snapshot.actors.as_ref().and_then(|actors| actors.late.as_ref()) else {
+        return draw_tasks(app, frame, area, (tasks, Controls::first_row));
+    };
+    let rows = |late: Option<&Late>| late.map_or(0, |late| late.rows.len());
+    let height = |late: Option<&Late>| match rows(late) {
+        0 => Constraint::Length(WORDS),
+        _ => Constraint::Fill(1),
+    };
+    let heights = [height(tasks), height(Some(messages))];
+    let [above, below] = Layout::vertical(heights).areas(area);
+    let recent = app.trend.late_messages().unwrap_or_default();
+    let of_messages = |frame: &mut Frame<'_>, first: First| {
+        draw_part(app, frame, below, (messages, &recent, &MESSAGES), first);
+    };
+    // The longer one scrolls, and comes first, because the other moves with it.
+    if rows(tasks) >= rows(Some(messages)) {
+        draw_tasks(app, frame, above, (tasks, Controls::first_row));
+        of_messages(frame, Controls::first_row_beside);
+    } else {
+        of_messages(frame, Controls::first_row);
+        draw_tasks(app, frame, above, (tasks, Controls::first_row_beside));
+    }
+}
+
+fn draw_tasks(app: &App, frame: &mut Frame<'_>, area: Rect, (late, first): (Option<&Late>, First)) {
+    let Some(late) = late else {
         let text = " The scheduler does not explain lateness. `Builder::explain_late` switches it \
                     on, with how late something has to be.";
-        return say(text, "Late", frame, area);
+        return say(text, TASKS.title, frame, area);
     };
-    let bound = time(late.bound);
+    let recent = app.trend.late().unwrap_or_default();
+    draw_part(app, frame, area, (late, &recent, &TASKS), first);
+}
+
+/// Draws what was late lately, and below it what was late since the start. `first` is for that.
+fn draw_part(
+    app: &App,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (late, recent, words): (&Late, &Late, &Words),
+    first: First,
+) {
+    let (bound, what) = (time(late.bound), words.title);
     if late.count == 0 {
-        let text = format!(" No task has begun more than {bound} late.");
-        return say(&text, "Late, since the start", frame, area);
+        let text = format!(" {} more than {bound} late.", words.nothing);
+        return say(&text, &format!("{what}, since the start"), frame, area);
     }
     let halves = [Constraint::Fill(1), Constraint::Fill(1)];
     let [above, below] = Layout::vertical(halves).areas(area);
     let (count, total, longest) = (grouped(late.count), time(late.total), time(late.longest));
-    let title = format!("Late, since the start: {count}, {total} in all, at most {longest}");
+    let title = format!("{what}, since the start: {count}, {total} in all, at most {longest}");
     let others = format!("{} others", grouped(late.more_rows));
     // It scrolls, and the other moves with it: what was late lately is in this one, too.
-    draw_rows(app, frame, below, (late, &title, &others), Controls::first_row);
-    let recent = app.trend.late().unwrap_or_default();
+    draw_rows(app, frame, below, (late, &title, &others, words), first);
     let (count, total) = (grouped(recent.count), time(recent.total));
-    let title = format!("Late, {}: {count} by more than {bound}", app.trend.recent());
+    let title = format!("{what}, {}: {count} by more than {bound}", app.trend.recent());
     if recent.count == 0 {
         return say(" None.", &title, frame, above);
     }
     let title = format!("{title}, {total} in all");
-    let of = (&recent, &*title, "others");
+    let of = (recent, &*title, "others", words);
     draw_rows(app, frame, above, of, Controls::first_row_beside);
 }
 
@@ -54,8 +112,8 @@ fn draw_rows(
     app: &App,
     frame: &mut Frame<'_>,
     area: Rect,
-    (late, title, others): (&Late, &str, &str),
-    first: fn(&Controls, usize, u16) -> usize,
+    (late, title, others, words): (&Late, &str, &str, &Words),
+    first: First,
 ) {
     let taken = |it: &&LateRow| app.controls.takes(&[&it.cause, &it.culprit, &it.place]);
     let mut all: Vec<&LateRow> = late.rows.iter().filter(taken).collect();
@@ -98,7 +156,7 @@ fn draw_rows(
         Constraint::Length(place as u16),
     ];
     let at = if places { "scheduled at" } else { "" };
-    let titles = ["  share", "      time", "     tasks", "cause", "culprit", at];
+    let titles = ["  share", "      time", words.counted, "cause", "culprit", at];
     frame.render_widget(table(titles, widths, rows, first).block(block(title)), area);
 }
 

@@ -1,7 +1,7 @@
 //! What a probe sees.
 #![allow(missing_docs)]
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use lars_scheduler::{LightArrayRevolverScheduler, Task};
@@ -13,6 +13,18 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn scheduler() -> LightArrayRevolverScheduler {
     LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1)).build().unwrap()
+}
+
+/// An actor that is held up by each message, and says when it is.
+struct Blocks(Sender<()>);
+
+impl Actor for Blocks {
+    type Message = Receiver<()>;
+
+    fn receive(&mut self, gate: Receiver<()>, _: &mut Context<Self>) {
+        let _ = self.0.send(());
+        let _ = gate.recv();
+    }
 }
 
 /// Snapshots until one is as it should be.
@@ -133,6 +145,37 @@ fn a_snapshot_says_why_tasks_were_late_if_the_scheduler_explains_it() {
 }
 
 #[test]
+fn a_snapshot_says_why_messages_were_late_if_the_system_explains_it() {
+    let late = |it: &Snapshot| it.actors.as_ref().unwrap().late.clone();
+    let system = ActorSystem::builder("shop").threads(1).build().unwrap();
+    assert_eq!(late(&Probe::of_system(&system).snapshot()), None);
+    let builder = ActorSystem::builder("shop").threads(1);
+    let system = builder.explain_late(Duration::from_millis(2)).build().unwrap();
+    let probe = Probe::of_system(&system);
+    assert_eq!(late(&probe.snapshot()).map(|it| (it.bound, it.count)), Some((2_000_000, 0)));
+    let (says, blocked) = channel();
+    let actor = system.spawn("blocks", move || Blocks(says.clone())).unwrap();
+    let (open, gate) = channel();
+    actor.tell(gate).unwrap();
+    blocked.recv().unwrap();
+    let depth = |it: &Snapshot| -> u64 {
+        it.actors.as_ref().unwrap().busiest.iter().map(|it| it.depth).sum()
+    };
+    let before = depth(&probe.snapshot());
+    let _ = system.scheduler().schedule_once(Duration::ZERO, &actor, channel().1).unwrap();
+    until(&probe, |it| depth(it) == before + 1);
+    std::thread::sleep(Duration::from_millis(5));
+    drop(open);
+    let found = until(&probe, |it| late(it).is_some_and(|it| it.count == 1));
+    let late = late(&found).unwrap();
+    let busy = late.rows.iter().find(|row| row.cause == "the actor was in another message");
+    let busy = busy.unwrap_or_else(|| panic!("{late:?}"));
+    assert!(busy.culprit.starts_with("/blocks in "), "{busy:?}");
+    assert!(busy.time >= 5_000_000 && busy.time <= late.total, "{late:?}");
+    system.close().unwrap();
+}
+
+#[test]
 fn a_snapshot_has_the_largest_reasons_for_lateness_and_says_how_many_it_leaves_out() {
     const NAMES: usize = 60;
     let builder = LightArrayRevolverScheduler::builder().explain_late(Duration::ZERO);
@@ -203,13 +246,6 @@ fn a_snapshot_of_a_system_has_its_actors_and_dead_letters() {
 
 #[test]
 fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of_the_pool() {
-    struct Blocks;
-    impl Actor for Blocks {
-        type Message = Receiver<()>;
-        fn receive(&mut self, gate: Receiver<()>, _: &mut Context<Self>) {
-            let _ = gate.recv();
-        }
-    }
     let scheduler = LightArrayRevolverScheduler::builder()
         .pool(|pool| pool.threads(1).queue(1))
         .build()
@@ -217,7 +253,7 @@ fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of
     let builder = ActorSystem::builder("shop").threads(1).on_scheduler(&scheduler);
     let system = builder.slow_receive(Duration::from_nanos(1)).build().unwrap();
     let probe = Probe::of_system(&system);
-    let actor = system.spawn("blocks", || Blocks).unwrap();
+    let actor = system.spawn("blocks", move || Blocks(channel().0)).unwrap();
     let (open, gate) = channel();
     actor.tell(gate).unwrap();
     let (release, hold) = channel::<()>();

@@ -246,6 +246,74 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     assert!(line(&screen, "an inline task ran").contains("src/sync.rs:5:5"), "{screen}");
 }
 
+fn late_messages(count: u64) -> Late {
+    let mut late = late(count);
+    for row in &mut late.rows {
+        row.culprit = "/orders/slow in u32".to_owned();
+    }
+    late
+}
+
+/// What the actors were late by is in it, too.
+fn with_late_messages(mut snapshot: Snapshot, late: Late) -> Snapshot {
+    snapshot.actors = Some(Actors { late: Some(late), ..Actors::default() });
+    snapshot
+}
+
+#[test]
+fn the_late_page_has_the_messages_of_actors_below_the_tasks_if_they_are_explained() {
+    let mut unexplained = with_actors(snapshot(1));
+    unexplained.taken += 1;
+    let mut app = app([snapshot(1), unexplained]);
+    app.turn_to(Page::Late);
+    assert!(!drawn(&app, 130, 40).contains("Late messages"));
+    for (second, count) in [(2, 24), (3, 48)] {
+        let next = with_late_messages(snapshot(second), late_messages(count));
+        app.tell(News::Snapshot(Box::new(next)));
+    }
+    let screen = drawn(&app, 130, 40);
+    let (tasks, messages) = screen.split_at(position(&screen, "Late messages, "));
+    assert!(tasks.contains("Late, since the start: 40, ") && !tasks.contains("u32"), "{screen}");
+    assert!(messages.contains(": 48, 480 ms in all, at most 80.0 ms "), "{screen}");
+    assert!(line(messages, "share").contains("  messages"), "{screen}");
+    assert!(line(messages, "an inline task ran").contains("/orders/slow in u32"), "{screen}");
+    assert!(!messages.contains("sync prices"), "{screen}");
+    // Not one lately: it is told in words.
+    let none = Late { count: 0, total: 0, rows: vec![], more_rows: 0, ..late(0) };
+    app.tell(News::Snapshot(Box::new(with_late_messages(snapshot(4), none))));
+    for (width, height) in [(130, 40), (80, 24)] {
+        let screen = drawn(&app, width, height);
+        let nothing = "No message of a timer was received more than 5.00 ms late.";
+        assert!(screen.contains(nothing), "{screen}");
+        assert!(line(&screen, "an inline task ran").contains("sync prices"), "{screen}");
+    }
+    // The scheduler may be somebody else's.
+    let off = Snapshot { late: None, ..with_late_messages(snapshot(5), late_messages(60)) };
+    app.tell(News::Snapshot(Box::new(off)));
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("`Builder::explain_late`"), "{screen}");
+    assert!(screen.contains("Late messages, since the start: 60, "), "{screen}");
+}
+
+#[test]
+fn the_late_page_scrolls_to_the_end_of_the_longer_table() {
+    let mut many = late_messages(1_000);
+    let row = many.rows[0].clone();
+    let numbered = |number: u64| LateRow { culprit: format!("/a{number:02}"), ..row.clone() };
+    many.rows = (0..50).map(numbered).collect();
+    for (tasks, messages) in [(late(40), many.clone()), (many, late_messages(40))] {
+        let mut one = with_late_messages(snapshot(1), messages);
+        one.late = Some(tasks);
+        let mut app = app([one]);
+        app.turn_to(Page::Late);
+        for _ in 0..20 {
+            assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);
+        }
+        let screen = drawn(&app, 80, 40);
+        assert_eq!(screen.matches("/a49").count(), 2, "{screen}");
+    }
+}
+
 fn with_actors(mut snapshot: Snapshot) -> Snapshot {
     let actor = |path: &str, depth, restarts| Actor {
         path: path.to_owned(),

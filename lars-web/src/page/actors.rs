@@ -1,10 +1,11 @@
-//! The actors of a live system: mailboxes, restarts, dead letters.
+//! The actors of a live system: mailboxes, restarts, why messages were late, dead letters.
 
 use lars_top::snapshot::{Actor, Actors, Letter};
 use lars_top::text::{ago, grouped, short};
 use lars_top::trend::{Moment, Trend};
 use maud::{Markup, html};
 
+use super::late;
 use crate::html::{Line, cell, chart, name, table, tile};
 
 /// The most rows of a table.
@@ -28,6 +29,9 @@ pub(crate) fn page(trend: &Trend) -> Markup {
             (chart("Dead letters/s", &[dead], short))
         }
         (busiest(actors))
+        @if let Some(all) = &actors.late {
+            (late::tables(all, &trend.late_messages().unwrap_or_default(), trend, &late::MESSAGES))
+        }
         (letters(actors))
     }
 }

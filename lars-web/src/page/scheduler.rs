@@ -1,11 +1,12 @@
 //! A live scheduler: rates, lateness, the wheel, whose timers are pending, slow tasks, why tasks
 //! began late, threads.
 
-use lars_top::snapshot::{Late, LateRow, Level, Pending, Snapshot, Thread};
+use lars_top::snapshot::{Level, Pending, Snapshot, Thread};
 use lars_top::text::{ago, bytes, grouped, short, time};
 use lars_top::trend::{Moment, Trend};
 use maud::{Markup, html};
 
+use super::late;
 use crate::html::{Line, cell, chart, name, table, tile};
 
 /// The most rows of a table.
@@ -189,60 +190,14 @@ fn run_times(seen: &Snapshot) -> Markup {
     table("Run times, by name", &titles, &rows, "The scheduler records none.")
 }
 
+/// Why tasks began late, lately and since the start.
 fn late(trend: &Trend, seen: &Snapshot) -> Markup {
-    let Some(all) = &seen.late else {
-        let off = "The scheduler does not explain lateness. Builder::explain_late switches it on.";
-        return table("Began late", &[], &[], off);
-    };
-    let recent = trend.late().unwrap_or_default();
-    let at_most = format!(", the latest by {}", time(all.longest));
-    html! {
-        (late_in(&format!("Began late, {}", trend.recent()), &recent, "", "others"))
-        @if all.count > 0 {
-            (late_in("Began late, since the start", all, &at_most,
-                &format!("{} others", grouped(all.more_rows))))
-        }
-    }
-}
-
-/// What was late in one time, and `others` for what has no row.
-fn late_in(caption: &str, late: &Late, and: &str, others: &str) -> Markup {
-    let share = |of: u64| format!("{:.1} %", 100.0 * late.share(of));
-    let culprit = |of: &LateRow| {
-        html! {
-            @if !of.culprit.is_empty() { (name(&of.culprit)) }
-            @if !of.place.is_empty() { " " code { (name(&of.place)) } }
-        }
-    };
-    let row = |of: &LateRow| {
-        html! {
-            tr {
-                th scope="row" { (name(&of.cause)) }
-                (cell("Culprit", culprit(of)))
-                (cell("Share", share(of.time)))
-                (cell("Time", time(of.time)))
-                (cell("Tasks", grouped(of.count)))
-            }
-        }
-    };
-    let mut rows: Vec<_> = late.rows.iter().map(row).collect();
-    if late.more_rows > 0 && late.count > 0 {
-        rows.push(html! {
-            tr {
-                th scope="row" { (others) }
-                (cell("Culprit", ""))
-                (cell("Share", share(late.rest())))
-                (cell("Time", time(late.rest())))
-                (cell("Tasks", ""))
-            }
-        });
-    }
-    let (count, bound, total) = (grouped(late.count), time(late.bound), time(late.total));
-    let titles = ["Cause", "Culprit", "Share", "Time", "Tasks"];
-    html! {
-        (table(caption, &titles, &rows, &format!("No task began more than {bound} late.")))
-        @if !rows.is_empty() {
-            p.faint { (count) " by more than " (bound) ", " (total) " in all" (and) }
+    match &seen.late {
+        Some(all) => late::tables(all, &trend.late().unwrap_or_default(), trend, &late::TASKS),
+        None => {
+            let off =
+                "The scheduler does not explain lateness. Builder::explain_late switches it on.";
+            table("Began late", &[], &[], off)
         }
     }
 }

@@ -83,6 +83,29 @@ fn late_tasks_are_shown_by_cause_and_culprit_and_a_page_without_them_says_how_to
 }
 
 #[test]
+fn late_messages_are_shown_on_the_page_of_the_actors_if_the_system_explains_them() {
+    // Nothing is received before its time, so everything is late by something.
+    let builder = ActorSystem::builder("shop").tick_duration(Duration::from_nanos(1));
+    let system = builder.explain_late(Duration::ZERO).build().unwrap();
+    let greeter = system.spawn("greeter", || Greeter).unwrap();
+    let probe = Probe::of_system(&system.system());
+    let browser = Browser::new(Console::new().program(probe).start().unwrap());
+    let mut events = browser.events("/events/actors");
+    let seen = events.until("No message of a timer was received more than ");
+    assert!(!seen.contains("data-title=\"Messages\""), "{seen}");
+    let _ = system.scheduler().schedule_once(Duration::ZERO, &greeter, "hello").unwrap();
+    let seen = events.until("<td data-title=\"Messages\">1</td>");
+    assert!(seen.contains("Received late, since the start"), "{seen}");
+    system.close().unwrap();
+
+    let system = ActorSystem::new("shop").unwrap();
+    let probe = Probe::of_system(&system.system());
+    let browser = Browser::new(Console::new().program(probe).start().unwrap());
+    let seen = browser.events("/events/actors").until("Deepest mailboxes");
+    assert!(!seen.contains("Received late"), "{seen}");
+}
+
+#[test]
 fn mounted_under_a_path_all_links_and_the_cookie_are_below_it() {
     let scheduler = LightArrayRevolverScheduler::new().unwrap();
     let durable = node(Durable::in_memory());
