@@ -171,7 +171,8 @@ fn a_snapshot_says_why_messages_were_late_if_the_system_explains_it() {
     let busy = late.rows.iter().find(|row| row.cause == "the actor was in another message");
     let busy = busy.unwrap_or_else(|| panic!("{late:?}"));
     assert!(busy.culprit.starts_with("/blocks in "), "{busy:?}");
-    assert!(busy.time >= 5_000_000 && busy.time <= late.total, "{late:?}");
+    // (How much of it: on a busy machine the message may have been put there late, too.)
+    assert!(busy.time > 0 && busy.time <= late.total, "{late:?}");
     system.close().unwrap();
 }
 
