@@ -75,7 +75,7 @@ const LATE_TASKS: &str = "lars_scheduler_late_tasks_total";
 const LATE_SECONDS: &str = "lars_scheduler_late_seconds";
 
 /// What makes tasks late: published as zeros from the start, so that a rate misses none.
-const CAUSES: [Cause; 14] = [
+const CAUSES: [Cause; 15] = [
     Cause::InlineTask,
     Cause::TasksBefore,
     Cause::PoolBusy,
@@ -83,6 +83,7 @@ const CAUSES: [Cause; 14] = [
     Cause::OtherExecutor,
     Cause::Gate,
     Cause::Housekeeping,
+    Cause::Hook,
     Cause::EventLoop,
     Cause::Processor,
     Cause::Throttled,

@@ -1,12 +1,12 @@
 //! What makes timers late, alone and in pairs.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::executor::{Rejected, Runnable};
+use lars_scheduler::hooks::SlowTask;
 use lars_scheduler::late::{Cause, Lateness};
 use lars_scheduler::{Builder, Executor, Handle, LightArrayRevolverScheduler, Task};
 
@@ -99,13 +99,7 @@ pub(crate) fn all() -> Vec<Fault> {
             &[Cause::EventLoop],
             busy_loop,
         ),
-        Fault::alone(
-            "flood",
-            "two threads schedule batches as fast as they can",
-            // (On a machine with few processors they use up those as well.)
-            &[Cause::Housekeeping, Cause::Processor],
-            flood,
-        ),
+        Fault::alone("slow hook", "a hook rests on the timer thread", &[Cause::Hook], slow_hook),
     ];
     #[cfg(target_os = "linux")]
     all.extend(crate::machine::all());
@@ -117,6 +111,16 @@ pub(crate) fn all() -> Vec<Fault> {
 
 pub(crate) fn explaining() -> Builder {
     LightArrayRevolverScheduler::builder().explain_late(BOUND)
+}
+
+/// Builds, and waits until its thread has begun: what was before that, nobody has seen.
+pub(crate) fn begun(builder: Builder) -> Result<LightArrayRevolverScheduler, Box<dyn Error>> {
+    let scheduler = builder.build()?;
+    let _ = scheduler.schedule_once(Duration::from_millis(20), || ())?;
+    while scheduler.metrics().fired == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(scheduler)
 }
 
 /// A timer for each of the next milliseconds.
@@ -159,7 +163,7 @@ pub(crate) fn computes(name: &'static str, time: Duration) -> Task<impl FnOnce()
 
 /// Beats behind a task on the timer thread.
 fn behind(task: Task<impl FnOnce() + Send + 'static>) -> Injected {
-    let scheduler = explaining().inline().build()?;
+    let scheduler = begun(explaining().inline())?;
     let _ = scheduler.schedule_once(Duration::from_millis(2), task)?;
     beats(&scheduler, 60)?;
     at_the_end(&scheduler)
@@ -176,15 +180,15 @@ fn crowd_on(scheduler: &LightArrayRevolverScheduler) -> Injected {
 }
 
 fn crowd() -> Injected {
-    crowd_on(&explaining().inline().build()?)
+    crowd_on(&begun(explaining().inline())?)
 }
 
 fn crowded_pool() -> Injected {
-    crowd_on(&explaining().pool(|pool| pool.threads(1)).build()?)
+    crowd_on(&begun(explaining().pool(|pool| pool.threads(1)))?)
 }
 
 fn busy_pool() -> Injected {
-    let scheduler = explaining().pool(|pool| pool.threads(2)).build()?;
+    let scheduler = begun(explaining().pool(|pool| pool.threads(2)))?;
     for _ in 0..2 {
         let _ = scheduler.schedule_once(Duration::ZERO, sleeps("resize_image", LASTS))?;
     }
@@ -193,7 +197,7 @@ fn busy_pool() -> Injected {
 }
 
 fn full_queue() -> Injected {
-    let scheduler = explaining().pool(|pool| pool.threads(1).queue(1)).build()?;
+    let scheduler = begun(explaining().pool(|pool| pool.threads(1).queue(1)))?;
     let _ = scheduler.schedule_once(Duration::ZERO, sleeps("resize_image", LASTS))?;
     beats(&scheduler, 40)?;
     at_the_end(&scheduler)
@@ -238,31 +242,13 @@ fn busy_loop() -> Injected {
     Ok(Some(timers.lateness().into()))
 }
 
-fn flood() -> Injected {
-    let bound = Duration::from_millis(1);
-    let scheduler = LightArrayRevolverScheduler::builder().inline().explain_late(bound).build()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flooding = (0..2).map(|_| {
-        let (timers, stop) = (scheduler.handle(), Arc::clone(&stop));
-        thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                let hour = Duration::from_secs(3_600);
-                let batch = (0..20_000).map(|_| (hour, || ()));
-                if timers.schedule_batch(batch).is_err() {
-                    return;
-                }
-            }
-        })
-    });
-    let flooding: Vec<_> = flooding.collect();
-    for _ in 0..4 {
-        beats(&scheduler, 25)?;
-        thread::sleep(Duration::from_millis(25));
-    }
-    stop.store(true, Ordering::Relaxed);
-    for thread in flooding {
-        thread.join().map_err(|_| "a thread panicked")?;
-    }
-    thread::sleep(Duration::from_millis(50));
-    Ok(Some(scheduler.lateness().into()))
+/// The task that it is told of takes a sixth of its time.
+fn slow_hook() -> Injected {
+    let limit = Duration::from_millis(2);
+    let rests = |_: &SlowTask<'_>| thread::sleep(LASTS);
+    let builder = explaining().inline().slow_inline(limit).on_slow(rests);
+    let scheduler = begun(builder)?;
+    let _ = scheduler.schedule_once(limit, sleeps("sync_prices", LASTS / 6))?;
+    beats(&scheduler, 60)?;
+    at_the_end(&scheduler)
 }

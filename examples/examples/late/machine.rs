@@ -17,7 +17,7 @@ use nix::sys::pthread::{pthread_kill, pthread_self};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, getppid, gettid};
 
-use crate::faults::{Fault, Injected, LASTS, at_the_end, beats, explaining, sleeps};
+use crate::faults::{Fault, Injected, LASTS, at_the_end, beats, begun, explaining, sleeps};
 
 /// The calling thread.
 const HERE: Pid = Pid::from_raw(0);
@@ -38,13 +38,13 @@ pub(crate) fn all() -> Vec<Fault> {
             "stopped process",
             "another process stops this one with a signal",
             &[Cause::Overslept],
-            || stopped(explaining().inline().build()?),
+            || stopped(begun(explaining().inline())?),
         ),
         Fault::alone(
             "stopped, with a pool",
             "the same, with tasks on the pool",
             &[Cause::Overslept],
-            || stopped(explaining().build()?),
+            || stopped(begun(explaining())?),
         ),
         Fault::alone(
             "busy processor",
@@ -179,7 +179,7 @@ fn busy_processor() -> Injected {
     let builder = explaining().inline().on_thread_start(move |_| {
         let _ = (pin(processor), sender.send(gettid()));
     });
-    let scheduler = builder.build()?;
+    let scheduler = begun(builder)?;
     let thread = thread.recv()?;
     let before = run_delay(thread)?;
     let burning: Vec<_> =
@@ -214,7 +214,7 @@ fn quota() -> Injected {
         return Ok(None);
     }
     let join = || drop(fs::write(Path::new(GROUP).join("tasks"), gettid().to_string()));
-    let scheduler = explaining().inline().on_thread_start(move |_| join()).build()?;
+    let scheduler = begun(explaining().inline().on_thread_start(move |_| join()))?;
     let burns = thread::spawn(move || {
         join();
         let end = Instant::now() + Duration::from_millis(300);
@@ -242,7 +242,7 @@ fn interrupted() -> Injected {
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler calls only what a handler may call.
     unsafe { sigaction(Signal::SIGUSR1, &action)? };
-    let scheduler = explaining().inline().build()?;
+    let scheduler = begun(explaining().inline())?;
     for _ in 0..20 {
         interrupt(scheduler.handle())?;
         if scheduler.lateness().count > 0 {
@@ -280,7 +280,7 @@ fn interrupt(timers: Handle) -> Result<(), Box<dyn Error>> {
 
 /// An inline task sleeps before a timer, and then this process is stopped before another.
 fn sleeper_and_stop(sleeps_for: Duration, stopped_for: Duration) -> Injected {
-    let scheduler = explaining().inline().build()?;
+    let scheduler = begun(explaining().inline())?;
     let mut helper = Helper::start(&format!("stop:{}", stopped_for.as_millis()))?;
     let _ = scheduler.schedule_once(Duration::ZERO, sleeps("sync_prices", sleeps_for))?;
     beats(&scheduler, 2)?;

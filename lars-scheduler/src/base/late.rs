@@ -42,6 +42,8 @@ pub enum Cause {
     /// The timer thread moved entries between levels of its wheels, took in what other threads had
     /// scheduled or cancelled, or made a listing.
     Housekeeping,
+    /// A hook ran on its thread, or a line was written to the log.
+    Hook,
     /// The event loop that turns a [`TimerDriver`](crate::TimerDriver) did something else.
     EventLoop,
     /// The thread was ready to run, and had no processor: the machine was busy.
@@ -80,7 +82,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in the order of their declaration.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::InlineTask,
         Self::TasksBefore,
         Self::PoolBusy,
@@ -88,6 +90,7 @@ impl Cause {
         Self::OtherExecutor,
         Self::Gate,
         Self::Housekeeping,
+        Self::Hook,
         Self::EventLoop,
         Self::Processor,
         Self::Throttled,
@@ -115,6 +118,7 @@ impl Cause {
             Self::OtherExecutor => "it waited in another executor",
             Self::Gate => "a thread was interrupted while it scheduled",
             Self::Housekeeping => "the timer thread kept house",
+            Self::Hook => "a hook or the log took its time",
             Self::EventLoop => "the event loop was elsewhere",
             Self::Processor => "no processor was free",
             Self::Throttled => "the control group was over its quota",
@@ -143,6 +147,7 @@ impl Cause {
             Self::OtherExecutor => "other_executor",
             Self::Gate => "gate",
             Self::Housekeeping => "housekeeping",
+            Self::Hook => "hook",
             Self::EventLoop => "event_loop",
             Self::Processor => "processor",
             Self::Throttled => "throttled",

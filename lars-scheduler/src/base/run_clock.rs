@@ -228,7 +228,7 @@ impl RunClock {
         reporter: &Reporter,
     ) -> Option<Arc<History>> {
         // So that what has just run is in it.
-        self.close(now, reporter);
+        let now = self.close(now, reporter);
         (self.now, self.left) = (self.now.max(now), 0);
         Some(self.why.as_mut()?.journal.history(from, now, held_from))
     }
@@ -241,8 +241,7 @@ impl RunClock {
 
     /// A turn begins, with a fresh reading.
     pub(crate) fn begin_turn(&mut self, now: u64, reporter: &Reporter) {
-        self.close(now, reporter);
-        self.now = now;
+        self.now = self.close(now, reporter);
         self.left = 1;
     }
 
@@ -359,8 +358,7 @@ impl RunClock {
     fn read(&mut self, clock: &Clock, reporter: &Reporter) {
         let before = self.now;
         let now = before.max(clock.now());
-        self.close(now, reporter);
-        self.now = now;
+        self.now = self.close(now, reporter);
         let each = self.careful > 0 || reporter.times.is_some();
         let slow = now - before > LONG || each;
         self.careful = self.careful.saturating_sub(1);
@@ -368,11 +366,12 @@ impl RunClock {
         self.left = self.stride;
     }
 
-    /// What has begun since the last reading was over by `now`.
+    /// What has begun since the last reading was over by `now`. Returns when the next may begin:
+    /// later than that, if hooks or the log were told of it.
     #[inline]
-    fn close(&mut self, now: u64, reporter: &Reporter) {
+    fn close(&mut self, now: u64, reporter: &Reporter) -> u64 {
         if self.noted == 0 {
-            return;
+            return now;
         }
         let took = now.saturating_sub(self.now);
         let on = match self.thread {
@@ -388,13 +387,26 @@ impl RunClock {
             self.add_to(times, took);
             self.hands_over = false;
         }
+        let mut told = false;
         if let Some(late) = &reporter.late {
-            self.write_down(now, late);
+            told = self.write_down(now, late);
         }
         if took > reporter.slow.limit(on) {
             self.report(on, took, reporter);
+            told = true;
         }
         self.noted = 0;
+        if told { self.hooks_ran(now, reporter) } else { now }
+    }
+
+    /// What hooks and the log took is no fault of the next task.
+    #[cold]
+    fn hooks_ran(&mut self, from: u64, reporter: &Reporter) -> u64 {
+        let to = reporter.clock.as_ref().map_or(from, |clock| clock.now().max(from));
+        if let Some(why) = &mut self.why {
+            why.journal.hooks_ran(from, to);
+        }
+        to
     }
 
     /// What was noted since the last reading.
@@ -413,17 +425,18 @@ impl RunClock {
         here.for_each(|(whose, _)| times.add(whose, each));
     }
 
-    /// What ran since the last reading goes into the journal, and what was late is told.
+    /// What ran since the last reading goes into the journal, and what was late is told. True if
+    /// there was any.
     #[cold]
-    fn write_down(&mut self, now: u64, late: &Lateness) {
-        let Some(why) = &mut self.why else { return };
+    fn write_down(&mut self, now: u64, late: &Lateness) -> bool {
+        let Some(why) = &mut self.why else { return false };
         let tasks = self.tasks[..self.noted.min(NOTED)].iter();
         // SAFETY: `note` has written the first `noted` of them.
         let tasks = tasks.map(|task| unsafe { task.assume_init() }.0);
         why.journal.ran((self.now, now), tasks);
-        if let Some(found) = why.found.take() {
-            late.record.add(&found, now);
-        }
+        let Some(found) = why.found.take() else { return false };
+        late.record.add(&found, now);
+        true
     }
 
     #[cold]
@@ -463,7 +476,9 @@ impl Why {
 mod tests {
     use super::*;
     use crate::base::identity::Label;
+    use crate::base::slow::{SlowTask, SlowTasks};
     use crate::base::tick::Tick;
+    use crate::sync::Ordering;
     use std::time::Duration;
 
     /// The latenesses of tasks that take so long, in nanoseconds, due at zero.
@@ -509,6 +524,42 @@ mod tests {
         }
         assert!((0..OTHERS).all(|_| !is_known(&clock())), "those are new");
         assert!(is_known(&other) && !is_known(&one), "only so many are kept");
+    }
+
+    #[test]
+    fn what_a_hook_takes_is_its_own_and_no_fault_of_the_next_task() {
+        let clock = Clock::manual(0);
+        let hook = clock.clone();
+        // It takes far longer than what it is told of.
+        let takes = move |_: &SlowTask<'_>| hook.set(hook.now() + 50_000_000);
+        let slow =
+            SlowTasks { inline: 1_000_000, hook: Some(Box::new(takes)), ..SlowTasks::default() };
+        let mut reporter = Reporter::new(None, slow);
+        reporter.clock = Some(clock.clone());
+        let tick = Tick::new(Duration::from_nanos(1)).unwrap();
+        reporter.late = Some(Box::new(Lateness::new(1_000_000, tick, 0, None)));
+        let mut runs = RunClock::new();
+        runs.explain(&clock, &reporter);
+        runs.begin_turn(0, &reporter);
+        let task = RawTask::new(|| (), Label::default());
+        let mut run = |takes: u64| {
+            let late = runs.begin(&task, 0, &clock, &reporter);
+            clock.set(clock.now() + takes);
+            late
+        };
+        assert_eq!([run(2_000_000), run(10), run(10)], [0, 52_000_000, 52_000_010]);
+        runs.pause(&clock, &reporter);
+        assert_eq!(
+            reporter.slow.count.load(Ordering::Relaxed),
+            1,
+            "the second took ten nanoseconds"
+        );
+        let sum = reporter.late.as_ref().unwrap().record.all();
+        let of = |cause: Cause| -> u64 {
+            sum.rows.iter().filter(|row| row.cause == cause).map(|row| row.time).sum()
+        };
+        assert_eq!(of(Cause::Hook), 2 * 50_000_000);
+        assert_eq!(of(Cause::InlineTask), 2 * 2_000_000);
     }
 
     #[test]

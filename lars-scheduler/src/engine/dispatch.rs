@@ -112,6 +112,8 @@ impl Batch {
         let now = live.clock.now();
         let first = self.tasks.first().map_or(now, |timed| timed.due);
         let before = runs.history((first, now), self.held_from, &live.reporter);
+        // (Hooks may have been told of what ran before.)
+        let now = now.max(runs.now());
         if self.tasks.len() == 1 {
             if let Some(Timed { task, due }) = self.tasks.pop() {
                 hand_over_to_pool(live, pool, task, due, (now, before));

@@ -38,11 +38,13 @@ struct Piece {
     slept: u64,
     /// The time that was somebody else's: between two turns of an event loop.
     away: u64,
+    /// The time of hooks and of the log.
+    hooks: u64,
 }
 
 impl Piece {
     fn new(from: u64, to: u64) -> Self {
-        Self { from, to, shares: [None; TOLD_APART], others: 0, slept: 0, away: 0 }
+        Self { from, to, shares: [None; TOLD_APART], others: 0, slept: 0, away: 0, hooks: 0 }
     }
 
     fn add(&mut self, more: Share) {
@@ -70,6 +72,7 @@ impl Piece {
         self.others += later.others;
         self.slept += later.slept;
         self.away += later.away;
+        self.hooks += later.hooks;
     }
 }
 
@@ -168,6 +171,14 @@ impl Journal {
     pub(crate) fn was_away(&mut self, from: u64, to: u64) {
         if to > from {
             self.piece(from, to).away += to - from;
+        }
+    }
+
+    /// Hooks and the log were told of something.
+    pub(crate) fn hooks_ran(&mut self, from: u64, to: u64) {
+        if to > from {
+            self.look_into(from, to);
+            self.piece(from, to).hooks += to - from;
         }
     }
 
@@ -381,6 +392,7 @@ impl Notes {
         let mut noted = vec![
             (Cause::Overslept, Culprit::Nobody, piece.slept),
             (Cause::EventLoop, Culprit::Nobody, piece.away),
+            (Cause::Hook, Culprit::Nobody, piece.hooks),
             (cause, Culprit::Nobody, piece.others),
         ];
         for share in piece.shares.iter().flatten() {
@@ -431,7 +443,7 @@ impl Notes {
         let tasks = |cause: Cause| {
             let on_pool = matches!(view, View::Queue | View::Room);
             match cause {
-                Cause::InlineTask | Cause::TasksBefore | Cause::EventLoop => true,
+                Cause::InlineTask | Cause::TasksBefore | Cause::Hook | Cause::EventLoop => true,
                 Cause::PoolBusy | Cause::PoolFull => on_pool,
                 _ => false,
             }
