@@ -8,7 +8,7 @@ use crate::peer::Peer;
 
 /// All of them, ours first.
 pub(super) fn all() -> Vec<Peer> {
-    let all = vec![Peer::actors::<ours::Mini>()];
+    let all = vec![Peer::actors::<ours::Mini<false>>(), Peer::actors::<ours::Mini<true>>()];
     #[cfg(feature = "peers")]
     let all = [all, others::all()].concat();
     all

@@ -10,7 +10,8 @@ use crate::timers::LIMIT;
 
 type Message = behaviour::Message<Address>;
 
-pub(crate) struct Mini {
+/// Our actors. If it `EXPLAINS`, then what is received late by more than 5 ms.
+pub(crate) struct Mini<const EXPLAINS: bool> {
     system: ActorSystem,
 }
 
@@ -35,16 +36,23 @@ impl Actor for Node {
     }
 }
 
-impl Actors for Mini {
-    const NAME: &'static str = "mini-actor";
-    const ABOUT: &'static str = "this repository's actors, with their defaults: a thread per core";
+impl<const EXPLAINS: bool> Actors for Mini<EXPLAINS> {
+    const NAME: &'static str = if EXPLAINS { "mini-actor-explains" } else { "mini-actor" };
+    const ABOUT: &'static str = if EXPLAINS {
+        "these actors: the same, with `explain_late`; only if it is named"
+    } else {
+        "this repository's actors, with their defaults: a thread per core"
+    };
     const TICK_US: Option<u64> = Some(1_000);
     const IS_OURS: bool = true;
 
     type Address = Address;
 
     fn start() -> Self {
-        Self { system: ActorSystem::new("compare").expect("the system starts") }
+        let builder = ActorSystem::builder("compare");
+        let builder =
+            if EXPLAINS { builder.explain_late(Duration::from_millis(5)) } else { builder };
+        Self { system: builder.build().expect("the system starts") }
     }
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
