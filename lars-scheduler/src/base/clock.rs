@@ -208,7 +208,7 @@ impl Clock {
     }
 
     /// The machine of a test was suspended for so long.
-    #[cfg(all(test, target_os = "linux", not(any(lars_loom, lars_shuttle))))]
+    #[cfg(all(test, target_os = "linux", not(any(lars_loom, lars_shuttle, miri))))]
     pub(crate) fn suspend(&self, nanos: u64) {
         if let Source::Boot(boot) = &self.source {
             // Relaxed: see `Boot::now`.
