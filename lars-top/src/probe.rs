@@ -123,8 +123,8 @@ impl Letters {
     }
 }
 
-/// Looks into a scheduler, and into a system of actors if it is given one. Cheap to clone, `Send`
-/// and `Sync`.
+/// Looks into a scheduler, and into a system of actors and at late runs if it is given those. Cheap
+/// to clone, `Send` and `Sync`.
 ///
 /// It costs nothing until somebody asks for a snapshot. It does not keep the scheduler running, nor
 /// the system open.
@@ -147,11 +147,14 @@ impl Letters {
 pub struct Probe {
     timers: Handle,
     system: Option<Watched>,
+    late_runs: Option<LateRuns>,
     program: String,
     slow: SlowLog,
     born: Instant,
     state: Arc<Mutex<State>>,
 }
+
+type LateRuns = Arc<dyn Fn() -> Lateness + Send + Sync>;
 
 #[derive(Clone)]
 struct Watched {
@@ -177,7 +180,7 @@ impl Watched {
             busiest,
             age,
             letters: self.letters.newest_first(),
-            late: late(&self.system.lateness()),
+            late: Late::of(&self.system.lateness()),
         }
     }
 }
@@ -209,6 +212,7 @@ impl Probe {
         Self {
             timers,
             system: None,
+            late_runs: None,
             program: program.unwrap_or("?").to_owned(),
             slow: SlowLog::new(),
             born: now(),
@@ -239,6 +243,34 @@ impl Probe {
         });
         let (system, _subscription) = (system.clone(), Arc::new(subscription));
         self.system = Some(Watched { system, letters, _subscription });
+        self
+    }
+
+    /// Shows why runs of durable timers began late, too, if the node explains that
+    /// (`lars_durable::Builder::explain_late`). `look` returns its table, for each snapshot anew.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "durable")] // with which lars-durable is there
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::Durable;
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_top::Probe;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let durable = Durable::in_memory().explain_late(Duration::from_millis(5)).start()?;
+    /// let timers = durable.timers();
+    /// let probe = Probe::new(scheduler.handle()).late_runs(move || timers.lateness());
+    /// let late = probe.snapshot().late_runs.ok_or("the node explains it")?;
+    /// assert_eq!((late.bound, late.count), (5_000_000, 0));
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "durable"))]
+    /// # fn main() {}
+    /// ```
+    pub fn late_runs(mut self, look: impl Fn() -> Lateness + Send + Sync + 'static) -> Self {
+        self.late_runs = Some(Arc::new(look));
         self
     }
 
@@ -285,7 +317,8 @@ impl Probe {
             pending,
             slow: self.slow.newest_first(),
             run_times: run_times(&self.timers),
-            late: late(&self.timers.lateness()),
+            late: Late::of(&self.timers.lateness()),
+            late_runs: self.late_runs.as_ref().and_then(|look| Late::of(&look())),
             waits: waits(&self.timers),
             actors: busiest.zip(self.system.as_ref()).map(|(busiest, it)| it.actors(busiest)),
             threads,
@@ -406,31 +439,33 @@ fn run_times(timers: &Handle) -> Vec<RunTime> {
     times.collect()
 }
 
-/// `None` if nobody watches.
-fn late(table: &Lateness) -> Option<Late> {
-    let rows = table.rows.iter().take(REASONS).map(|it| {
-        let culprit = match &it.culprit {
-            Some(Who::Task(task)) => text(task.label()),
-            Some(other) => text(&other.to_string()),
-            None => String::new(),
-        };
-        let task = it.culprit.as_ref().and_then(Who::task);
-        LateRow {
-            cause: it.cause.as_str().to_owned(),
-            culprit,
-            place: task.as_ref().map(place).unwrap_or_default(),
-            count: it.count,
-            time: nanos(it.time),
-        }
-    });
-    Some(Late {
-        bound: nanos(table.bound?),
-        count: table.count,
-        total: nanos(table.total),
-        longest: nanos(table.longest),
-        rows: rows.collect(),
-        more_rows: table.rows.len().saturating_sub(REASONS) as u64,
-    })
+impl Late {
+    /// The table as a snapshot has it. `None` if nobody watches.
+    pub fn of(table: &Lateness) -> Option<Self> {
+        let rows = table.rows.iter().take(REASONS).map(|it| {
+            let culprit = match &it.culprit {
+                Some(Who::Task(task)) => text(task.label()),
+                Some(other) => text(&other.to_string()),
+                None => String::new(),
+            };
+            let task = it.culprit.as_ref().and_then(Who::task);
+            LateRow {
+                cause: it.cause.as_str().to_owned(),
+                culprit,
+                place: task.as_ref().map(place).unwrap_or_default(),
+                count: it.count,
+                time: nanos(it.time),
+            }
+        });
+        Some(Self {
+            bound: nanos(table.bound?),
+            count: table.count,
+            total: nanos(table.total),
+            longest: nanos(table.longest),
+            rows: rows.collect(),
+            more_rows: table.rows.len().saturating_sub(REASONS) as u64,
+        })
+    }
 }
 
 fn waits(timers: &Handle) -> Vec<ThreadWaits> {

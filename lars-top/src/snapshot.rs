@@ -42,6 +42,10 @@ pub struct Snapshot {
     /// [explains](lars_scheduler::Builder::explain_late) that.
     #[serde(default)] // programs of earlier releases do not say
     pub late: Option<Late>,
+    /// Why runs of durable timers began late, if the probe was given
+    /// [their table](crate::Probe::late_runs), and the node explains that.
+    #[serde(default)] // programs of earlier releases do not say
+    pub late_runs: Option<Late>,
     /// Which threads backpressure made wait, those that waited for longest first.
     #[serde(default)] // programs of earlier releases do not say
     pub waits: Vec<ThreadWaits>,

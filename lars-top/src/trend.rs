@@ -25,6 +25,8 @@ struct Point {
     late: Option<Late>,
     /// That of the actors; only if it may be asked for, too.
     late_messages: Option<Late>,
+    /// That of durable runs; so, too.
+    late_runs: Option<Late>,
     run_time: u64,
     /// Messages received by actors, and dead letters.
     messages: (u64, u64),
@@ -119,6 +121,7 @@ impl Trend {
             queue_time: snapshot.executor.queue_time.clone(),
             late: snapshot.late.clone(),
             late_messages: actors.and_then(|it| it.late.clone()),
+            late_runs: snapshot.late_runs.clone(),
             run_time: snapshot.executor.run_time,
             messages: actors.map(|it| (it.processed, it.dead_letters)).unwrap_or_default(),
             threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
@@ -135,7 +138,7 @@ impl Trend {
         let earlier = self.points.len().saturating_sub(2);
         for point in self.points.iter_mut().take(earlier) {
             if point.taken + WINDOW < snapshot.taken {
-                (point.late, point.late_messages) = (None, None);
+                (point.late, point.late_messages, point.late_runs) = (None, None, None);
             }
         }
         self.last = Some(snapshot);
@@ -192,6 +195,11 @@ impl Trend {
     /// actors, or if they do not say.
     pub fn late_messages(&self) -> Option<Late> {
         self.late_of(|point| point.late_messages.as_ref())
+    }
+
+    /// Why durable runs were late that began in the same time. `None` if no node says it.
+    pub fn late_runs(&self) -> Option<Late> {
+        self.late_of(|point| point.late_runs.as_ref())
     }
 
     fn late_of(&self, of: impl Fn(&Point) -> Option<&Late>) -> Option<Late> {
@@ -268,6 +276,7 @@ mod tests {
             counts,
             lateness,
             late: Some(late(fired)),
+            late_runs: Some(late(3 * fired)),
             actors: Some(Actors { late: Some(late(2 * fired)), ..Actors::default() }),
             pid,
             ..Snapshot::default()
@@ -324,19 +333,23 @@ mod tests {
             assert_eq!(trend.late(), Some(late(recent)), "at {second} s");
             assert_eq!(trend.late().unwrap().count, trend.lateness().count());
             assert_eq!(trend.late_messages(), Some(late(2 * recent)), "at {second} s");
+            assert_eq!(trend.late_runs(), Some(late(3 * recent)), "at {second} s");
         }
         for step in 0..100 {
             trend.add(at(91 + step, 1_200 + step, 7));
         }
         assert_eq!(trend.late(), Some(late(10)));
         let points = trend.points.iter();
-        let kept = points.map(|point| [&point.late, &point.late_messages].map(Option::is_some));
-        let (kept, forgotten): (Vec<_>, Vec<_>) = kept.partition(|has| *has == [true; 2]);
+        let late = |point: &Point| {
+            [&point.late, &point.late_messages, &point.late_runs].map(Option::is_some)
+        };
+        let (kept, forgotten): (Vec<_>, Vec<_>) =
+            points.map(late).partition(|has| *has == [true; 3]);
         assert_eq!(kept.len(), 11);
-        assert!(forgotten.iter().all(|has| *has == [false; 2]), "{forgotten:?}");
-        let without = Snapshot { late: None, actors: None, ..*at(200, 5_000, 7) };
+        assert!(forgotten.iter().all(|has| *has == [false; 3]), "{forgotten:?}");
+        let without = Snapshot { late: None, late_runs: None, actors: None, ..*at(200, 5_000, 7) };
         trend.add(Box::new(without));
-        assert_eq!((trend.late(), trend.late_messages()), (None, None));
+        assert_eq!([trend.late(), trend.late_messages(), trend.late_runs()], [None, None, None]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Group {
     pub(crate) fn start(source: Source, guard: &Guard) -> io::Result<Self> {
         let mut view = group::View::new(guard.actions().map(str::to_owned));
         let mut reader = source.reader();
-        let look = move || view.take(reader.inspect());
+        let look = move || view.take(reader.inspect(), reader.late());
         let feed = Feed::start("lars-web-group", group::View::nothing(), look)?;
         Ok(Self { feed, desk: Desk::open(source.reader())?, source })
     }

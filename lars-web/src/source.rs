@@ -4,6 +4,7 @@
 use lars_durable::inspection::{Inspection, RunInfo, RunsQuery};
 use lars_durable::query::{Found, Listing, Query, Step};
 use lars_durable::{Builder, Durable, Error, Observer, Timers};
+use lars_top::snapshot::Late;
 
 use crate::sync::Arc;
 
@@ -29,6 +30,10 @@ pub(crate) trait Reads: Send {
     fn find(&mut self, id: u64) -> Result<Option<Found>, Trouble>;
     /// The last runs of that timer, if they are remembered.
     fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble>;
+    /// Why runs began late, if it is a node that explains that. Only the node itself knows it.
+    fn late(&self) -> Option<Late> {
+        None
+    }
 }
 
 /// Why there is no answer.
@@ -116,6 +121,10 @@ impl Reads for Live {
 
     fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble> {
         Ok(self.0.runs(last(id)).wait()?.runs)
+    }
+
+    fn late(&self) -> Option<Late> {
+        Late::of(&self.0.lateness())
     }
 }
 

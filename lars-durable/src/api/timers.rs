@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use lars_scheduler::late::Lateness;
+
 use super::answers::Cancel;
 use super::inspection::{Inspection, Parked, RunsPage, RunsQuery, TimerInfo};
 use super::which::Which;
@@ -183,6 +185,12 @@ impl Timers {
             promise.fill(look.map(Inspection::of).map_err(unavailable));
         });
         submitted
+    }
+
+    /// Why runs of this node began late; see [`Durable::lateness`](crate::Durable::lateness). It
+    /// is known after the node has closed, too.
+    pub fn lateness(&self) -> Lateness {
+        self.shared.late_runs()
     }
 
     /// Starts no more timers of this handler, in the whole group, until it is resumed, even after a

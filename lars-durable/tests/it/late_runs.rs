@@ -95,6 +95,10 @@ fn a_run_that_waits_for_others_of_its_handler_says_so_to_the_microsecond() {
     assert_eq!(node.lateness().longest, 20 * SECOND);
     let line = "100.0 %  the handler was at its limit: note";
     assert!(node.lateness().to_string().contains(line), "{}", node.lateness());
+    let timers = node.timers();
+    node.close().unwrap();
+    bench.time.advance(60 * SECOND);
+    check(&timers.lateness(), 2, 30 * SECOND);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Why tasks began late, or messages were received late, as a snapshot has it.
+//! Why tasks or durable runs began late, or messages were received late, as a snapshot has it.
 
 use serde::{Deserialize, Serialize};
 
-/// Why tasks began late, or messages were received late; see
+/// Why tasks or durable runs began late, or messages were received late; see
 /// [`Lateness`](lars_scheduler::late::Lateness).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Late {
@@ -26,8 +26,8 @@ pub struct Late {
 pub struct LateRow {
     /// Why, in a few words.
     pub cause: String,
-    /// Who was at fault: a task's name or type, a thread, an actor and a type of its messages.
-    /// Empty if nobody can be named.
+    /// Who was at fault: a task's name or type, a thread, an actor and a type of its messages, a
+    /// durable handler or a node. Empty if nobody can be named.
     pub culprit: String,
     /// The place of the call that scheduled it, if it is a task.
     pub place: String,

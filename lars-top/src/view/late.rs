@@ -1,4 +1,5 @@
-//! Why tasks began late, or messages of timers were received late, and because of whom.
+//! Why tasks and durable runs began late, why messages of timers were received late, and because of
+//! whom.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -17,6 +18,8 @@ const WITH_PLACES: u16 = 100;
 
 /// The height of a part that has no table.
 const WORDS: u16 = 5;
+/// A part of fewer rows has only what was late since the start: two tables would show nothing.
+const BOTH: u16 = 10;
 
 /// What a part of the page is about.
 struct Words {
@@ -31,62 +34,70 @@ const MESSAGES: Words = Words {
     nothing: "No message of a timer was received",
     counted: "  messages",
 };
+const RUNS: Words =
+    Words { title: "Late runs", nothing: "No durable run has begun", counted: "      runs" };
+
+/// A part of the page.
+struct Part<'a> {
+    /// `None` if nobody watches.
+    late: Option<&'a Late>,
+    recent: Late,
+    words: &'static Words,
+}
+
+impl<'a> Part<'a> {
+    fn new(late: Option<&'a Late>, recent: Option<Late>, words: &'static Words) -> Self {
+        Self { late, recent: recent.unwrap_or_default(), words }
+    }
+
+    fn rows(&self) -> usize {
+        self.late.map_or(0, |late| late.rows.len())
+    }
+}
 
 /// Finds the first row of a table, by how many it has and by its height.
 type First = fn(&Controls, usize, u16) -> usize;
 
-/// The scheduler's part, and below it that of the actors, if they explain lateness.
+/// The scheduler's part, and below it those of the actors and of durable runs, if they are
+/// explained.
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let tasks = snapshot.late.as_ref();
-    let Some(messages) = snapshot.actors.as_ref().and_then(|actors| actors.late.as_ref()) else {
-        return draw_tasks(app, frame, area, (tasks, Controls::first_row));
-    };
-    let rows = |late: Option<&Late>| late.map_or(0, |late| late.rows.len());
-    let height = |late: Option<&Late>| match rows(late) {
-        0 => Constraint::Length(WORDS),
+    let trend = &app.trend;
+    let messages = snapshot.actors.as_ref().and_then(|actors| actors.late.as_ref());
+    let others = [
+        Part::new(messages, trend.late_messages(), &MESSAGES),
+        Part::new(snapshot.late_runs.as_ref(), trend.late_runs(), &RUNS),
+    ];
+    let mut parts = vec![Part::new(snapshot.late.as_ref(), trend.late(), &TASKS)];
+    parts.extend(others.into_iter().filter(|part| part.late.is_some()));
+    let heights = parts.iter().map(|part| match part.rows() {
+        0 if parts.len() > 1 => Constraint::Length(WORDS),
         _ => Constraint::Fill(1),
-    };
-    let heights = [height(tasks), height(Some(messages))];
-    let [above, below] = Layout::vertical(heights).areas(area);
-    let recent = app.trend.late_messages().unwrap_or_default();
-    let of_messages = |frame: &mut Frame<'_>, first: First| {
-        draw_part(app, frame, below, (messages, &recent, &MESSAGES), first);
-    };
-    // The longer one scrolls, and comes first, because the other moves with it.
-    if rows(tasks) >= rows(Some(messages)) {
-        draw_tasks(app, frame, above, (tasks, Controls::first_row));
-        of_messages(frame, Controls::first_row_beside);
-    } else {
-        of_messages(frame, Controls::first_row);
-        draw_tasks(app, frame, above, (tasks, Controls::first_row_beside));
+    });
+    let areas = Layout::vertical(heights).split(area);
+    let mut parts: Vec<_> = parts.iter().zip(areas.iter()).collect();
+    // The longest one scrolls, and comes first, because the others move with it.
+    parts.sort_by_key(|(part, _)| std::cmp::Reverse(part.rows()));
+    let first: [First; 2] = [Controls::first_row, Controls::first_row_beside];
+    for (number, (part, area)) in parts.into_iter().enumerate() {
+        draw_part(app, frame, *area, part, first[number.min(1)]);
     }
 }
 
-fn draw_tasks(app: &App, frame: &mut Frame<'_>, area: Rect, (late, first): (Option<&Late>, First)) {
+/// Draws what was late lately, and below it what was late since the start. `first` is for that.
+fn draw_part(app: &App, frame: &mut Frame<'_>, area: Rect, part: &Part<'_>, first: First) {
+    let Part { late, recent, words } = part;
     let Some(late) = late else {
         let text = " The scheduler does not explain lateness. `Builder::explain_late` switches it \
                     on, with how late something has to be.";
-        return say(text, TASKS.title, frame, area);
+        return say(text, words.title, frame, area);
     };
-    let recent = app.trend.late().unwrap_or_default();
-    draw_part(app, frame, area, (late, &recent, &TASKS), first);
-}
-
-/// Draws what was late lately, and below it what was late since the start. `first` is for that.
-fn draw_part(
-    app: &App,
-    frame: &mut Frame<'_>,
-    area: Rect,
-    (late, recent, words): (&Late, &Late, &Words),
-    first: First,
-) {
     let (bound, what) = (time(late.bound), words.title);
     if late.count == 0 {
         let text = format!(" {} more than {bound} late.", words.nothing);
         return say(&text, &format!("{what}, since the start"), frame, area);
     }
-    let halves = [Constraint::Fill(1), Constraint::Fill(1)];
-    let [above, below] = Layout::vertical(halves).areas(area);
+    let above = if area.height < BOTH { Constraint::Length(0) } else { Constraint::Fill(1) };
+    let [above, below] = Layout::vertical([above, Constraint::Fill(1)]).areas(area);
     let (count, total, longest) = (grouped(late.count), time(late.total), time(late.longest));
     let title = format!("{what}, since the start: {count}, {total} in all, at most {longest}");
     let others = format!("{} others", grouped(late.more_rows));
@@ -98,7 +109,7 @@ fn draw_part(
         return say(" None.", &title, frame, above);
     }
     let title = format!("{title}, {total} in all");
-    let of = (recent, &*title, "others", words);
+    let of = (recent, &*title, "others", *words);
     draw_rows(app, frame, above, of, Controls::first_row_beside);
 }
 

@@ -99,6 +99,7 @@ pub fn snapshot(seconds: u64) -> Snapshot {
             },
         ],
         late: Some(late(40)),
+        late_runs: None,
         waits: vec![wait("importer", 2, 6_000, 2_400_000_000), wait("", 0, 543, 100_000_000)],
         actors: None,
         threads: vec![thread(1, "lars-scheduler"), thread(2, "worker-0")],

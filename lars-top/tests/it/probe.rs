@@ -4,8 +4,10 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use lars_scheduler::extend::LatenessRecorder;
+use lars_scheduler::late::{Cause, LateShare, Lateness, Who};
 use lars_scheduler::{LightArrayRevolverScheduler, Task};
-use lars_top::snapshot::Late;
+use lars_top::snapshot::{Late, LateRow};
 use lars_top::{Probe, SlowLog, Snapshot};
 use mini_actor::{Actor, ActorSystem, Context};
 
@@ -174,6 +176,38 @@ fn a_snapshot_says_why_messages_were_late_if_the_system_explains_it() {
     // (How much of it: on a busy machine the message may have been put there late, too.)
     assert!(busy.time > 0 && busy.time <= late.total, "{late:?}");
     system.close().unwrap();
+}
+
+#[test]
+fn a_snapshot_says_why_durable_runs_were_late_if_their_table_says_it() {
+    let scheduler = scheduler();
+    let late = |table: fn() -> Lateness| {
+        Probe::new(scheduler.handle()).late_runs(table).snapshot().late_runs
+    };
+    assert_eq!(Probe::new(scheduler.handle()).snapshot().late_runs, None);
+    assert_eq!(late(Lateness::default), None);
+    let found = late(|| {
+        let recorder = LatenessRecorder::new(Duration::from_millis(5));
+        let mail = || Who::Named("mail".into());
+        let (cause, time) = (Cause::HandlerFull, Duration::from_millis(30));
+        let full = LateShare { cause, culprit: Some(mail()), time };
+        recorder.record(mail(), Duration::from_millis(40), [full]);
+        recorder.table()
+    });
+    let row = |cause: &str, culprit: &str, time| LateRow {
+        cause: cause.to_owned(),
+        culprit: culprit.to_owned(),
+        place: String::new(),
+        count: 1,
+        time,
+    };
+    let rows = vec![
+        row("the handler was at its limit", "mail", 30_000_000),
+        row("unknown", "", 10_000_000),
+    ];
+    let (total, longest) = (40_000_000, 40_000_000);
+    let expected = Late { bound: 5_000_000, count: 1, total, longest, rows, more_rows: 0 };
+    assert_eq!(found, Some(expected));
 }
 
 #[test]

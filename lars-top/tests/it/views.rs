@@ -295,6 +295,52 @@ fn the_late_page_has_the_messages_of_actors_below_the_tasks_if_they_are_explaine
     assert!(screen.contains("Late messages, since the start: 60, "), "{screen}");
 }
 
+/// The same, and what durable runs were late by.
+fn with_late_runs(snapshot: Snapshot, messages: u64, runs: u64) -> Snapshot {
+    let mut late = late(runs);
+    for row in &mut late.rows {
+        row.culprit = "mail".to_owned();
+    }
+    Snapshot { late_runs: Some(late), ..with_late_messages(snapshot, late_messages(messages)) }
+}
+
+#[test]
+fn the_late_page_has_durable_runs_below_all_others_if_they_are_explained() {
+    let both = |second, messages, runs| with_late_runs(snapshot(second), messages, runs);
+    let mut app = app([both(1, 24, 30), both(3, 48, 60)]);
+    app.turn_to(Page::Late);
+    let screen = drawn(&app, 130, 60);
+    let (tasks, others) = screen.split_at(position(&screen, "Late messages, "));
+    let (messages, runs) = others.split_at(position(others, "Late runs, "));
+    assert!(tasks.contains("Late, since the start: 40, ") && !tasks.contains("mail"), "{screen}");
+    assert!(messages.contains("Late messages, since the start: 48, "), "{screen}");
+    assert!(!messages.contains("mail"), "{screen}");
+    assert!(runs.contains("Late runs, last 2 s: 30 by more than 5.00 ms"), "{screen}");
+    assert!(runs.contains("Late runs, since the start: 60, 600 ms in all"), "{screen}");
+    assert!(line(runs, "share").contains("      runs"), "{screen}");
+    assert!(line(runs, "an inline task ran").contains("mail"), "{screen}");
+    // Where there is little room, each has one table, with rows.
+    let screen = drawn(&app, 80, 24);
+    assert!(!screen.contains("last 2 s"), "{screen}");
+    for (title, culprit) in
+        [("Late, ", "sync prices"), ("Late messages, ", "slow in u32"), ("Late runs, ", "mail")]
+    {
+        assert!(screen.contains(&format!("{title}since the start: ")), "{screen}");
+        assert!(screen.contains(culprit), "{screen}");
+    }
+    // A scheduler of its own, without actors.
+    let runs = Snapshot { actors: None, ..both(4, 0, 70) };
+    app.tell(News::Snapshot(Box::new(runs)));
+    let screen = drawn(&app, 130, 40);
+    assert!(screen.contains("Late runs, since the start: 70, "), "{screen}");
+    assert!(!screen.contains("Late messages"), "{screen}");
+    let none = Late { count: 0, total: 0, rows: vec![], more_rows: 0, ..late(0) };
+    let none = Snapshot { late_runs: Some(none), ..snapshot(5) };
+    app.tell(News::Snapshot(Box::new(none)));
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("No durable run has begun more than 5.00 ms late."), "{screen}");
+}
+
 #[test]
 fn the_late_page_scrolls_to_the_end_of_the_longer_table() {
     let mut many = late_messages(1_000);

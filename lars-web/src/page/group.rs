@@ -1,14 +1,17 @@
-//! A group of durable timers: handlers, nodes, buckets, the database; and what happened lately.
+//! A group of durable timers: handlers, nodes, buckets, the database; what happened lately, and why
+//! runs began late.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 
 use form_urlencoded::Serializer;
 use lars_durable::inspection::{HandlerInspection, Inspection, NodeInspection};
+use lars_top::snapshot::{Late, Snapshot};
 use lars_top::text::{grouped, short};
+use lars_top::trend::Trend;
 use maud::{Markup, html};
 
-use super::trouble;
+use super::{late, trouble};
 use crate::html::{BACK, Line, cell, chart, count, moment, name, span, table, tile};
 use crate::source::Trouble;
 use crate::sync::now;
@@ -30,6 +33,9 @@ pub(crate) struct View {
     actions: Option<String>,
     last: Option<Inspection>,
     history: VecDeque<Sample>,
+    born: Instant,
+    /// Of late runs alone.
+    late: Trend,
 }
 
 /// A look, as far as the next ones need it.
@@ -45,7 +51,8 @@ struct Sample {
 
 impl View {
     pub(crate) fn new(actions: Option<String>) -> Self {
-        Self { actions, last: None, history: VecDeque::new() }
+        let (history, late) = (VecDeque::new(), Trend::default());
+        Self { actions, last: None, history, born: now(), late }
     }
 
     /// Before the first look.
@@ -53,7 +60,13 @@ impl View {
         Seen { page: html! { p.faint { "Looking …" } }, handlers: Vec::new() }
     }
 
-    pub(crate) fn take(&mut self, looked: Result<Inspection, Trouble>) -> Seen {
+    pub(crate) fn take(
+        &mut self,
+        looked: Result<Inspection, Trouble>,
+        late_runs: Option<Late>,
+    ) -> Seen {
+        let taken = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.late.add(Box::new(Snapshot { taken, late_runs, ..Snapshot::default() }));
         let why = match looked {
             Ok(inspection) => {
                 self.remember(&inspection);
@@ -118,6 +131,7 @@ impl View {
             }
             (self.charts())
             (self.handlers(seen))
+            (self.late())
             (nodes(seen))
             (buckets(seen))
             (database(seen))
@@ -142,6 +156,13 @@ impl View {
                 (chart("Lateness of the latest handler", &lines, nanos))
             }
         }
+    }
+
+    /// Why runs of the node began late, if it explains that.
+    fn late(&self) -> Markup {
+        let seen = self.late.last().and_then(|it| it.late_runs.as_ref());
+        let Some(all) = seen else { return html! {} };
+        late::tables(all, &self.late.late_runs().unwrap_or_default(), &self.late, &late::RUNS)
     }
 
     fn handlers(&self, seen: &Inspection) -> Markup {

@@ -1,4 +1,5 @@
-//! Why tasks began late, or messages of timers were received late, and because of whom.
+//! Why tasks or durable runs began late, or messages of timers were received late, and because of
+//! whom.
 
 use lars_top::snapshot::{Late, LateRow};
 use lars_top::text::{grouped, time};
@@ -21,6 +22,8 @@ pub(crate) const MESSAGES: Words = Words {
     nothing: "No message of a timer was received",
     counted: "Messages",
 };
+pub(crate) const RUNS: Words =
+    Words { caption: "Began late on this node", nothing: "No run began", counted: "Runs" };
 
 /// What was late [lately](Trend::recent), and since the start.
 pub(crate) fn tables(all: &Late, recent: &Late, trend: &Trend, words: &Words) -> Markup {

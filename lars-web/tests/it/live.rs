@@ -12,7 +12,7 @@ use lars_scheduler::{LightArrayRevolverScheduler, Task};
 use lars_web::{Console, Probe};
 use mini_actor::{Actor, ActorSystem, Context};
 
-use crate::browser::{Browser, HOUR, TOKEN, node, schedule};
+use crate::browser::{Browser, HOUR, TOKEN, node, park, schedule};
 
 struct Greeter;
 
@@ -103,6 +103,32 @@ fn late_messages_are_shown_on_the_page_of_the_actors_if_the_system_explains_them
     let browser = Browser::new(Console::new().program(probe).start().unwrap());
     let seen = browser.events("/events/actors").until("Deepest mailboxes");
     assert!(!seen.contains("Received late"), "{seen}");
+}
+
+#[test]
+fn late_runs_are_shown_on_the_page_of_the_group_if_the_node_in_this_program_explains_them() {
+    // Nothing begins before it is due, so everything is late by something.
+    let durable = node(Durable::in_memory().explain_late(Duration::ZERO));
+    let browser = Browser::new(Console::new().group(durable.timers()).start().unwrap());
+    let mut events = browser.events("/events/group");
+    let seen = events.until("No run began more than ");
+    assert!(!seen.contains("data-title=\"Runs\""), "{seen}");
+    for number in 0.. {
+        park(&durable, &format!("order/{number}"), "no money");
+        if durable.lateness().count > 0 {
+            break;
+        }
+    }
+    let seen = events.until("<td data-title=\"Runs\">");
+    assert!(seen.contains("Began late on this node, since the start"), "{seen}");
+    let table = seen.split("Began late on this node, since the start").nth(1).unwrap();
+    assert!(table.contains(" by more than 0 ns, "), "{table}");
+    durable.close().unwrap();
+
+    let durable = node(Durable::in_memory());
+    let browser = Browser::new(Console::new().group(durable.timers()).start().unwrap());
+    let seen = browser.events("/events/group").until("Handlers");
+    assert!(!seen.contains("Began late"), "{seen}");
 }
 
 #[test]
