@@ -8,8 +8,9 @@ use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 use std::sync::Once;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use common::{Call, LONG, Script, ms};
+use common::{Call, LONG, Script, close, ms};
 use mini_actor::hooks::SlowReceive;
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
@@ -124,6 +125,24 @@ fn the_turns_of_a_life_are_logged_with_the_actor_s_path() {
     assert!(line_with(&stopped, &["DEBUG", "an actor stopped", "/clerk", "reason="]));
     let letter = ["DEBUG", "dead letter", "/clerk", "str", "reason=Stopped"];
     assert!(line_with(&stopped, &letter), "{stopped:?}");
+}
+
+#[test]
+fn a_late_message_is_logged_as_that_by_this_crate() {
+    install();
+    // Nothing is received before its time, so everything is late by something.
+    let builder = ActorSystem::builder("test").threads(1).explain_late(Duration::ZERO);
+    let (sender, lines) = channel();
+    // It is logged on the same thread, just before.
+    let builder = builder.on_late(move |_| drop(sender.send(LINES.take())));
+    let system = builder.tick_duration(Duration::from_nanos(1)).build().unwrap();
+    let idle = |_: Call<u32>, _: &mut Context<Script<u32>>| ();
+    let clerk = system.spawn("clerk", move || Script::new(idle)).unwrap();
+    let _ = system.scheduler().schedule_once(Duration::ZERO, &clerk, 7).unwrap();
+    let lines = lines.recv_timeout(LONG).unwrap();
+    let late = ["WARN", "received late", "who=/clerk in u32", "lateness=", "because="];
+    assert!(line_with(&lines, &late), "{lines:?}");
+    close(&system);
 }
 
 #[test]

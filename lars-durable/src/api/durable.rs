@@ -710,7 +710,7 @@ impl Builder {
             explains_late: self.explain_late.is_some(),
             ..NodeSettings::new(handlers)
         };
-        let recorder = self.explain_late.map(LatenessRecorder::new);
+        let recorder = self.explain_late.map(|bound| LatenessRecorder::new(bound, log_late));
         let recorder = match self.on_late {
             Some(hook) => recorder.map(|recorder| recorder.on_late(hook)),
             None => recorder,
@@ -885,6 +885,12 @@ fn own_executor(
 }
 
 /// `host:pid`, as far as the host's name is known.
+fn log_late(late: &Late<'_>) {
+    let Late { who, lateness, .. } = late;
+    let because = late.because();
+    tracing::warn!(target: "lars_durable", %who, ?lateness, %because, "began late");
+}
+
 fn default_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok());

@@ -24,8 +24,8 @@ impl io::Write for Text {
     }
 }
 
-#[test]
-fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
+/// What is logged meanwhile, in lines.
+fn logged(work: impl FnOnce()) -> Vec<String> {
     // Beside a single subscriber, a place that another test's thread is the first to pass asks that
     // thread's, which has none, and is silent from then on.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
@@ -33,7 +33,14 @@ fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
     let writer = text.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    tracing::subscriber::with_default(subscriber, || {
+    tracing::subscriber::with_default(subscriber, work);
+    let text = text.0.lock().unwrap();
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
+    let lines = logged(|| {
         let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
         let store = Store::new(&time.handle());
         let node = store.node().handle(|_: &Fired<Note>| ()).start().unwrap();
@@ -48,11 +55,32 @@ fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
         time.advance(Duration::from_secs(300));
         assert_eq!(node.metrics().done, 100);
     });
-    let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
     let [away, back] = &lines[..] else { panic!("{lines:#?}") };
     assert!(away.contains("WARN") && away.contains("the store is unreachable"), "{away}");
     assert!(back.contains("INFO") && back.contains("the store answers again"), "{back}");
+}
+
+#[test]
+fn a_run_that_begins_late_is_said_with_the_target_of_this_crate() {
+    let lines = logged(|| {
+        let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+        let store = Store::new(&time.handle());
+        let second = Duration::from_secs(1);
+        let node = store.node().handle(|_: &Fired<Note>| ()).explain_late(second);
+        let node = node.start().unwrap();
+        time.advance(second);
+        node.timers().schedule_once(second, note("x")).submit().wait().unwrap();
+        store.set_reachable(false);
+        time.advance(30 * second);
+        store.set_reachable(true);
+        time.advance(60 * second);
+        assert_eq!(node.metrics().done, 1);
+    });
+    let late = lines.iter().find(|line| line.contains("began late"));
+    let late = late.unwrap_or_else(|| panic!("{lines:#?}"));
+    for part in ["WARN lars_durable: began late who=note lateness=", ": the store answered late"] {
+        assert!(late.contains(part), "`{part}`: {late}");
+    }
 }
 
 #[test]

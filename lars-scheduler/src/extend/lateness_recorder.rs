@@ -11,8 +11,25 @@ use lars_base::rate::nanos;
 
 /// What began late in a system that is built on a scheduler, as [`Lateness`] has it for tasks.
 ///
-/// It keeps the sums, writes at most one line a second to the log, and calls a hook. Any thread may
-/// use it; threads rarely meet in it.
+/// It keeps the sums, has at most one line a second written to the log, and calls a hook. Any
+/// thread may use it; threads rarely meet in it.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::extend::LatenessRecorder;
+/// use lars_scheduler::late::{Cause, LateShare, Who};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let log = |late: &lars_scheduler::late::Late<'_>| {
+///     eprintln!("{} was {:?} late: {}", late.who, late.lateness, late.because());
+/// };
+/// let recorder = LatenessRecorder::new(ms(5), log);
+/// let full = LateShare { cause: Cause::HandlerFull, culprit: None, time: ms(30) };
+/// recorder.record(Who::Named("mail".into()), ms(40), [full]);
+/// assert_eq!(recorder.table().rows[0].time, ms(30)); // the rest is unknown
+/// ```
 pub struct LatenessRecorder {
     /// In nanoseconds.
     bound: u64,
@@ -24,14 +41,15 @@ pub struct LatenessRecorder {
 debug_fields!(|it: LatenessRecorder| bound: it.bound);
 
 impl LatenessRecorder {
-    /// Nothing is late yet, and later than `bound` will be.
-    pub fn new(bound: Duration) -> Self {
-        Self { bound: nanos(bound), record: Record::new(None), clock: Clock::system() }
+    /// Nothing is late yet, and later than `bound` will be. `log` writes a line to the log, with
+    /// the target of the system. If it panics, that does no harm.
+    pub fn new(bound: Duration, log: fn(&Late<'_>)) -> Self {
+        Self { bound: nanos(bound), record: Record::new(log, None), clock: Clock::system() }
     }
 
     /// Has `hook` called by [`record`](Self::record). If it panics, that does no harm.
     pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
-        self.record = Record::new(Some(Box::new(hook)));
+        self.record.hook = Some(Box::new(hook));
         self
     }
 

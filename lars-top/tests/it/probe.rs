@@ -187,7 +187,7 @@ fn a_snapshot_says_why_durable_runs_were_late_if_their_table_says_it() {
     assert_eq!(Probe::new(scheduler.handle()).snapshot().late_runs, None);
     assert_eq!(late(Lateness::default), None);
     let found = late(|| {
-        let recorder = LatenessRecorder::new(Duration::from_millis(5));
+        let recorder = LatenessRecorder::new(Duration::from_millis(5), |_| ());
         let mail = || Who::Named("mail".into());
         let (cause, time) = (Cause::HandlerFull, Duration::from_millis(30));
         let full = LateShare { cause, culprit: Some(mail()), time };

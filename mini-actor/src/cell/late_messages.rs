@@ -31,7 +31,7 @@ impl LateMessages {
     pub(crate) fn new(bound: Duration, hook: Option<LateHook>) -> Self {
         let hook = Arc::new(Mutex::new(hook));
         let told = Arc::clone(&hook);
-        let recorder = LatenessRecorder::new(bound).on_late(move |late| {
+        let recorder = LatenessRecorder::new(bound, log).on_late(move |late| {
             // Called outside the lock: it is foreign code.
             let hook = told.lock().clone();
             if let Some(hook) = hook {
@@ -96,6 +96,12 @@ impl LateMessages {
             Entry::Vacant(entry) => entry.insert(path).clone(),
         }
     }
+}
+
+fn log(late: &Late<'_>) {
+    let Late { who, lateness, .. } = late;
+    let because = late.because();
+    tracing::warn!(target: "mini_actor", %who, ?lateness, %because, "received late");
 }
 
 /// An actor in a message of this type.

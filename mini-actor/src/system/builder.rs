@@ -156,8 +156,8 @@ impl Builder {
     /// once more when it is made up for.
     ///
     /// [`System::lateness`](crate::System::lateness) has a table of what all of them waited for,
-    /// [`on_late`](Self::on_late) is told each time, and the log gets a line a second at most, with
-    /// the target `lars_scheduler`. The causes:
+    /// [`on_late`](Self::on_late) is told each time, and the log gets a line a second at most:
+    /// "received late", at `WARN` and with the target `mini_actor`. The causes:
     ///
     /// - [`Timer`]: the message came into the mailbox late. The scheduler's own table
     ///   ([`Handle::lateness`]) says why: its

@@ -46,6 +46,13 @@ pub struct Late<'a> {
     pub shares: &'a [LateShare],
 }
 
+impl Late<'_> {
+    /// The three largest shares, for a line of the log.
+    pub fn because(&self) -> impl fmt::Display {
+        Shares(self.shares)
+    }
+}
+
 pub(crate) type LateHook = Box<dyn Fn(&Late<'_>) + Send + Sync>;
 
 /// What was late for one reason.
@@ -100,10 +107,11 @@ pub(crate) struct Sum {
 }
 
 /// What was late in one system, by cause and culprit.
-#[derive(Default)]
 pub(crate) struct Record {
     parts: [CachePadded<Mutex<Sums>>; PARTS],
-    hook: Option<LateHook>,
+    /// Writes a line to the log.
+    log: fn(&Late<'_>),
+    pub(crate) hook: Option<LateHook>,
     /// When the log may have its next line.
     log_at: AtomicU64,
 }
@@ -133,7 +141,7 @@ pub(crate) struct Found {
 
 impl Lateness {
     pub(crate) fn new(bound: u64, tick: Tick, coalesce: u64, hook: Option<LateHook>) -> Self {
-        Self { bound, tick, coalesce, record: Record::new(hook) }
+        Self { bound, tick, coalesce, record: Record::new(log, hook) }
     }
 
     /// The least difference between a deadline and its task's begin with which that may be late.
@@ -149,8 +157,8 @@ impl Lateness {
 }
 
 impl Record {
-    pub(crate) fn new(hook: Option<LateHook>) -> Self {
-        Self { hook, ..Self::default() }
+    pub(crate) fn new(log: fn(&Late<'_>), hook: Option<LateHook>) -> Self {
+        Self { parts: Default::default(), log, hook, log_at: AtomicU64::new(0) }
     }
 
     /// Adds to the sums what was found, and says so.
@@ -196,17 +204,12 @@ impl Record {
         let lateness = Duration::from_nanos(found.late);
         let mut shares: Vec<_> = found.parts.0.iter().map(Part::share).collect();
         shares.sort_by_key(|share| std::cmp::Reverse(share.time));
+        let late = Late { who: &who, lateness, count: found.count, shares: &shares };
         if logs {
             self.log_at.store(now.saturating_add(PAUSE), Ordering::Relaxed);
-            quietly(|| {
-                let (because, count) = (Shares(&shares), found.count);
-                tracing::warn!(
-                    target: "lars_scheduler", %who, ?lateness, count, %because, "began late"
-                );
-            });
+            quietly(|| (self.log)(&late));
         }
         if let Some(hook) = &self.hook {
-            let late = Late { who: &who, lateness, count: found.count, shares: &shares };
             quietly(|| hook(&late));
         }
     }
@@ -227,6 +230,13 @@ impl Record {
     pub(crate) fn drop_hook(&mut self) {
         quietly(|| drop(self.hook.take()));
     }
+}
+
+/// For tasks.
+fn log(late: &Late<'_>) {
+    let Late { who, lateness, count, .. } = late;
+    let because = late.because();
+    tracing::warn!(target: "lars_scheduler", %who, ?lateness, count, %because, "began late");
 }
 
 impl Part {
