@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use lars_base::debug_fields;
-use lars_scheduler::late::{Cause, LateCause, Lateness};
+use lars_scheduler::late::{Cause, LateCause};
 use lars_scheduler::metrics::Durations;
 use lars_scheduler::{Handle, Metrics};
 
@@ -197,22 +197,12 @@ impl MetricsReporter {
             let all = (summary.of)(&metrics);
             self.publish(summary, all, self.last.as_ref().map(summary.of));
         }
-        self.publish_late(&self.handle.lateness());
-        self.last = Some(metrics);
-    }
-
-    fn publish_late(&self, late: &Lateness) {
-        if late.bound.is_none() {
-            return;
-        }
-        for LateCause { cause, mainly, time, .. } in late.by_cause() {
-            if time.is_zero() && !CAUSES.contains(&cause) {
-                continue;
-            }
+        for LateCause { cause, mainly, time, .. } in self.handle.lateness().by_cause(&CAUSES) {
             let labels = [("scheduler", self.scheduler.clone()), ("cause", cause.label().into())];
             counter!(LATE_TASKS, &labels).absolute(mainly);
             gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
         }
+        self.last = Some(metrics);
     }
 
     fn publish(&self, summary: &Summary, all: &Durations, last: Option<&Durations>) {

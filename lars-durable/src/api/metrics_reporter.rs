@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lars_scheduler::late::{Cause, LateCause, Lateness};
+use lars_scheduler::late::{Cause, LateCause};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use super::durable::{Durable, Metrics};
@@ -97,17 +97,7 @@ impl MetricsReporter {
         for (name, _, value) in GAUGES {
             gauge!(name, "node" => self.node.clone()).set(value(&metrics));
         }
-        self.publish_late(&self.shared.late_runs());
-    }
-
-    fn publish_late(&self, late: &Lateness) {
-        if late.bound.is_none() {
-            return;
-        }
-        for LateCause { cause, mainly, time, .. } in late.by_cause() {
-            if time.is_zero() && !CAUSES.contains(&cause) {
-                continue;
-            }
+        for LateCause { cause, mainly, time, .. } in self.shared.late_runs().by_cause(&CAUSES) {
             let labels = [("node", self.node.clone()), ("cause", cause.label().into())];
             counter!(LATE_RUNS, &labels).absolute(mainly);
             gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());

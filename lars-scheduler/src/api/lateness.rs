@@ -1,6 +1,6 @@
 //! What began late and why, in a table.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -107,36 +107,40 @@ impl Lateness {
         }
     }
 
-    /// The rows added up by cause. All causes are in it, also those that made nothing late, in the
-    /// order in which [`Cause`] declares them.
+    /// The rows added up by cause, in the order in which [`Cause`] declares them. Those of `always`
+    /// are in it even if they made nothing late, for counters that begin with zero. Empty if nobody
+    /// watches.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::late::Cause;
     /// use std::time::Duration;
     ///
     /// let builder = LightArrayRevolverScheduler::builder();
     /// let scheduler = builder.explain_late(Duration::from_millis(5)).build()?;
     /// let late = scheduler.lateness();
-    /// let causes = late.by_cause();
+    /// let causes = late.by_cause(&[Cause::InlineTask, Cause::PoolBusy]);
     /// for it in &causes {
     ///     println!("{} of {}: {}", it.mainly, late.count, it.cause.as_str());
     /// }
+    /// assert_eq!(causes[0].cause, Cause::InlineTask);
     /// assert_eq!(causes.iter().map(|it| it.mainly).sum::<u64>(), late.count);
     /// assert_eq!(causes.iter().map(|it| it.time).sum::<Duration>(), late.total);
     /// # Ok(()) }
     /// ```
-    pub fn by_cause(&self) -> Vec<LateCause> {
+    pub fn by_cause(&self, always: &[Cause]) -> Vec<LateCause> {
+        let always = always.iter().filter(|_| self.bound.is_some());
         let none = |cause| LateCause { cause, mainly: 0, time: Duration::ZERO };
-        let mut causes: Vec<LateCause> = Cause::ALL.into_iter().map(none).collect();
+        let mut causes: BTreeMap<_, _> = always.map(|&cause| (cause, none(cause))).collect();
         for row in &self.rows {
-            let sum = &mut causes[row.cause as usize]; // `ALL` has each at its number
+            let sum = causes.entry(row.cause).or_insert_with_key(|&cause| none(cause));
             sum.mainly += row.mainly;
             sum.time = sum.time.saturating_add(row.time);
         }
-        causes
+        causes.into_values().collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Publishing the metrics of a system through the `metrics` facade.
 
-use lars_scheduler::late::{Cause, LateCause, Lateness};
+use lars_scheduler::late::{Cause, LateCause};
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use crate::cell::metrics::SystemMetrics;
@@ -82,17 +82,7 @@ impl MetricsReporter {
         for (name, _, value) in COUNTERS {
             counter!(name, "system" => self.name.clone()).absolute(value(&metrics));
         }
-        self.publish_late(&self.system.lateness());
-    }
-
-    fn publish_late(&self, late: &Lateness) {
-        if late.bound.is_none() {
-            return;
-        }
-        for LateCause { cause, mainly, time, .. } in late.by_cause() {
-            if time.is_zero() && !CAUSES.contains(&cause) {
-                continue;
-            }
+        for LateCause { cause, mainly, time, .. } in self.system.lateness().by_cause(&CAUSES) {
             let labels = [("system", self.name.clone()), ("cause", cause.label().into())];
             counter!(LATE_MESSAGES, &labels).absolute(mainly);
             gauge!(LATE_SECONDS, &labels).set(time.as_secs_f64());
