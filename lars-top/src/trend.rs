@@ -186,27 +186,27 @@ impl Trend {
         self.of_recent(|point| &point.queue_time)
     }
 
-    /// Why tasks were late that began in the same time. `None` if the scheduler does not say.
+    /// Why tasks were late that began in the same time. `None` if the scheduler does not say, or
+    /// before there are two snapshots.
     pub fn late(&self) -> Option<Late> {
         self.late_of(|point| point.late.as_ref())
     }
 
     /// Why timers' messages were late that were received in the same time. `None` if there are no
-    /// actors, or if they do not say.
+    /// actors, or if they do not say, or before there are two snapshots.
     pub fn late_messages(&self) -> Option<Late> {
         self.late_of(|point| point.late_messages.as_ref())
     }
 
-    /// Why durable runs were late that began in the same time. `None` if no node says it.
+    /// Why durable runs were late that began in the same time. `None` if no node says it, or before
+    /// there are two snapshots.
     pub fn late_runs(&self) -> Option<Late> {
         self.late_of(|point| point.late_runs.as_ref())
     }
 
     fn late_of(&self, of: impl Fn(&Point) -> Option<&Late>) -> Option<Late> {
         let (first, last) = self.recent_points()?;
-        let all = of(last)?;
-        let before = first.and_then(of);
-        Some(before.map_or_else(|| all.clone(), |before| all.since(before)))
+        Some(of(last)?.since(of(first?)?))
     }
 
     /// What that time is, for a title: ten seconds, or as long as there are snapshots. Without one
@@ -326,8 +326,11 @@ mod tests {
     fn why_tasks_were_late_is_known_for_the_same_time_and_forgotten_before_it() {
         let mut trend = Trend::default();
         assert_eq!(trend.late(), None);
+        // What there is since the start is in the snapshot.
+        trend.add(at(1, 100, 7));
+        assert_eq!([trend.late(), trend.late_messages(), trend.late_runs()], [None, None, None]);
         for (second, fired, recent) in
-            [(1, 100, 100), (4, 150, 50), (64, 1_150, 1_000), (66, 1_160, 10), (90, 1_190, 30)]
+            [(4, 150, 50), (64, 1_150, 1_000), (66, 1_160, 10), (90, 1_190, 30)]
         {
             trend.add(at(second, fired, 7));
             assert_eq!(trend.late(), Some(late(recent)), "at {second} s");

@@ -41,15 +41,12 @@ const RUNS: Words =
 struct Part<'a> {
     /// `None` if nobody watches.
     late: Option<&'a Late>,
-    recent: Late,
+    /// `None` also in the first frame.
+    recent: Option<Late>,
     words: &'static Words,
 }
 
-impl<'a> Part<'a> {
-    fn new(late: Option<&'a Late>, recent: Option<Late>, words: &'static Words) -> Self {
-        Self { late, recent: recent.unwrap_or_default(), words }
-    }
-
+impl Part<'_> {
     fn rows(&self) -> usize {
         self.late.map_or(0, |late| late.rows.len())
     }
@@ -64,10 +61,11 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     let trend = &app.trend;
     let messages = snapshot.actors.as_ref().and_then(|actors| actors.late.as_ref());
     let others = [
-        Part::new(messages, trend.late_messages(), &MESSAGES),
-        Part::new(snapshot.late_runs.as_ref(), trend.late_runs(), &RUNS),
+        Part { late: messages, recent: trend.late_messages(), words: &MESSAGES },
+        Part { late: snapshot.late_runs.as_ref(), recent: trend.late_runs(), words: &RUNS },
     ];
-    let mut parts = vec![Part::new(snapshot.late.as_ref(), trend.late(), &TASKS)];
+    let tasks = Part { late: snapshot.late.as_ref(), recent: trend.late(), words: &TASKS };
+    let mut parts = vec![tasks];
     parts.extend(others.into_iter().filter(|part| part.late.is_some()));
     let heights = parts.iter().map(|part| match part.rows() {
         0 if parts.len() > 1 => Constraint::Length(WORDS),
@@ -96,13 +94,15 @@ fn draw_part(app: &App, frame: &mut Frame<'_>, area: Rect, part: &Part<'_>, firs
         let text = format!(" {} more than {bound} late.", words.nothing);
         return say(&text, &format!("{what}, since the start"), frame, area);
     }
-    let above = if area.height < BOTH { Constraint::Length(0) } else { Constraint::Fill(1) };
+    let recent = recent.as_ref().filter(|_| area.height >= BOTH);
+    let above = if recent.is_some() { Constraint::Fill(1) } else { Constraint::Length(0) };
     let [above, below] = Layout::vertical([above, Constraint::Fill(1)]).areas(area);
     let (count, total, longest) = (grouped(late.count), time(late.total), time(late.longest));
     let title = format!("{what}, since the start: {count}, {total} in all, at most {longest}");
     let others = format!("{} others", grouped(late.more_rows));
     // It scrolls, and the other moves with it: what was late lately is in this one, too.
     draw_rows(app, frame, below, (late, &title, &others, words), first);
+    let Some(recent) = recent else { return };
     let (count, total) = (grouped(recent.count), time(recent.total));
     let title = format!("{what}, {}: {count} by more than {bound}", app.trend.recent());
     if recent.count == 0 {

@@ -137,6 +137,11 @@ fn run_times_are_shown_by_whose_they_are_if_they_are_recorded() {
     assert!(!drawn(&app, 120, 30).contains("How long tasks run"));
 }
 
+/// Nothing was late.
+fn none() -> Late {
+    Late { rows: vec![], more_rows: 0, ..late(0) }
+}
+
 #[test]
 fn the_late_page_says_why_and_because_of_whom_lately_and_since_the_start() {
     let mut second = snapshot(3);
@@ -187,7 +192,7 @@ fn the_late_page_is_sorted_and_filtered_by_cause_culprit_and_place() {
 #[test]
 fn where_nothing_is_late_or_explained_the_late_page_says_so() {
     let mut on = snapshot(1);
-    on.late = Some(Late { count: 0, rows: vec![], more_rows: 0, ..late(0) });
+    on.late = Some(none());
     let mut app = app([on]);
     app.turn_to(Page::Late);
     let screen = drawn(&app, 80, 24);
@@ -221,7 +226,7 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     many.rows = (0..50).map(numbered).collect();
     let mut one = snapshot(1);
     one.late = Some(many);
-    let mut app = app([one]);
+    let mut app = app([Snapshot { late: Some(none()), ..snapshot(0) }, one]);
     app.turn_to(Page::Late);
     let screen = drawn(&app, 80, 24);
     assert!(line(&screen, "task 00").contains("an inline task ran"), "{screen}");
@@ -279,8 +284,7 @@ fn the_late_page_has_the_messages_of_actors_below_the_tasks_if_they_are_explaine
     assert!(line(messages, "an inline task ran").contains("/orders/slow in u32"), "{screen}");
     assert!(!messages.contains("sync prices"), "{screen}");
     // Not one lately: it is told in words.
-    let none = Late { count: 0, total: 0, rows: vec![], more_rows: 0, ..late(0) };
-    app.tell(News::Snapshot(Box::new(with_late_messages(snapshot(4), none))));
+    app.tell(News::Snapshot(Box::new(with_late_messages(snapshot(4), none()))));
     for (width, height) in [(130, 40), (80, 24)] {
         let screen = drawn(&app, width, height);
         let nothing = "No message of a timer was received more than 5.00 ms late.";
@@ -334,11 +338,21 @@ fn the_late_page_has_durable_runs_below_all_others_if_they_are_explained() {
     let screen = drawn(&app, 130, 40);
     assert!(screen.contains("Late runs, since the start: 70, "), "{screen}");
     assert!(!screen.contains("Late messages"), "{screen}");
-    let none = Late { count: 0, total: 0, rows: vec![], more_rows: 0, ..late(0) };
-    let none = Snapshot { late_runs: Some(none), ..snapshot(5) };
+    let none = Snapshot { late_runs: Some(none()), ..snapshot(5) };
     app.tell(News::Snapshot(Box::new(none)));
     let screen = drawn(&app, 80, 24);
     assert!(screen.contains("No durable run has begun more than 5.00 ms late."), "{screen}");
+}
+
+#[test]
+fn before_there_is_an_interval_the_late_page_has_one_table_for_each() {
+    let first = with_late_runs(snapshot(1), 48, 60);
+    let mut app = app([first.clone()]);
+    app.turn_to(Page::Late);
+    let titles = |app: &App| drawn(app, 130, 60).matches("╭ Late").count();
+    assert_eq!(titles(&app), 3, "{}", drawn(&app, 130, 60));
+    app.tell(News::Snapshot(Box::new(Snapshot { taken: first.taken + 1, ..first })));
+    assert_eq!(titles(&app), 6, "{}", drawn(&app, 130, 60));
 }
 
 #[test]
@@ -350,7 +364,8 @@ fn the_late_page_scrolls_to_the_end_of_the_longer_table() {
     for (tasks, messages) in [(late(40), many.clone()), (many, late_messages(40))] {
         let mut one = with_late_messages(snapshot(1), messages);
         one.late = Some(tasks);
-        let mut app = app([one]);
+        let before = with_late_messages(snapshot(0), none());
+        let mut app = app([Snapshot { late: Some(none()), ..before }, one]);
         app.turn_to(Page::Late);
         for _ in 0..20 {
             assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);

@@ -30,7 +30,7 @@ pub(crate) fn page(trend: &Trend) -> Markup {
         }
         (busiest(actors))
         @if let Some(all) = &actors.late {
-            (late::tables(all, &trend.late_messages().unwrap_or_default(), trend, &late::MESSAGES))
+            (late::tables(all, trend.late_messages(), trend, &late::MESSAGES))
         }
         (letters(actors))
     }

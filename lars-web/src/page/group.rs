@@ -162,7 +162,7 @@ impl View {
     fn late(&self) -> Markup {
         let seen = self.late.last().and_then(|it| it.late_runs.as_ref());
         let Some(all) = seen else { return html! {} };
-        late::tables(all, &self.late.late_runs().unwrap_or_default(), &self.late, &late::RUNS)
+        late::tables(all, self.late.late_runs(), &self.late, &late::RUNS)
     }
 
     fn handlers(&self, seen: &Inspection) -> Markup {

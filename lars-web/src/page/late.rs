@@ -26,15 +26,15 @@ pub(crate) const RUNS: Words =
     Words { caption: "Began late on this node", nothing: "No run began", counted: "Runs" };
 
 /// What was late [lately](Trend::recent), and since the start.
-pub(crate) fn tables(all: &Late, recent: &Late, trend: &Trend, words: &Words) -> Markup {
+pub(crate) fn tables(all: &Late, recent: Option<Late>, trend: &Trend, words: &Words) -> Markup {
     let at_most = format!(", the latest by {}", time(all.longest));
     let (lately, always) = (trend.recent(), "since the start");
     let others = format!("{} others", grouped(all.more_rows));
     html! {
-        (of_one_time(&format!("{}, {lately}", words.caption), recent, "", "others", words))
-        @if all.count > 0 {
-            (of_one_time(&format!("{}, {always}", words.caption), all, &at_most, &others, words))
+        @if let Some(recent) = recent.filter(|_| all.count > 0) {
+            (of_one_time(&format!("{}, {lately}", words.caption), &recent, "", "others", words))
         }
+        (of_one_time(&format!("{}, {always}", words.caption), all, &at_most, &others, words))
     }
 }
 

@@ -193,7 +193,7 @@ fn run_times(seen: &Snapshot) -> Markup {
 /// Why tasks began late, lately and since the start.
 fn late(trend: &Trend, seen: &Snapshot) -> Markup {
     match &seen.late {
-        Some(all) => late::tables(all, &trend.late().unwrap_or_default(), trend, &late::TASKS),
+        Some(all) => late::tables(all, trend.late(), trend, &late::TASKS),
         None => {
             let off =
                 "The scheduler does not explain lateness. Builder::explain_late switches it on.";

@@ -65,6 +65,7 @@ fn late_tasks_are_shown_by_cause_and_culprit_and_a_page_without_them_says_how_to
     // (On a busy machine a task of the scheduler may be late already.)
     let seen = events.until("<h2>Began late, ");
     assert!(!seen.contains("explain_late"), "{seen}");
+    assert_eq!(seen.matches("<h2>Began late, since the start").count(), 1, "{seen}");
     let (release, held) = channel::<()>();
     let holds = Task::new(move || _ = held.recv()).named("<b>holds</b>\u{202e}");
     scheduler.schedule_once(Duration::ZERO, holds).unwrap();
