@@ -26,7 +26,7 @@ fn neither_misses_the_other<N: Send + Sync + 'static>(
     announces: fn(&SleepWord),
     looks: fn(&N) -> bool,
 ) {
-    for round in 0_u32..if cfg!(miri) { 100 } else { 1_000 } {
+    for round in 0_u32..if cfg!(miri) { 50 } else { 1_000 } {
         let woken = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&woken);
         // Relaxed, and below: the other thread has ended when this is read.
@@ -57,7 +57,7 @@ fn neither_misses_the_other<N: Send + Sync + 'static>(
         wait(&go);
         woken.store(false, Ordering::Relaxed);
         // Under Miri, the other thread gets on when this one gives way: not at all in every other
-        // round, and in those between a little more each time.
+        // round, and in those between a little more each time, until it has come far enough.
         let far = if cfg!(miri) { round % 2 * (round / 2 % 25).pow(2) } else { 0 };
         (0..far).for_each(|_| yield_now());
         announces(&both.1);

@@ -175,7 +175,7 @@ impl Drop for Both {
 fn cases() -> ProptestConfig {
     let times = std::env::var("LARS_STRESS").map_or(1, |times| times.parse().expect("a number"));
     ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 700 * times },
+        cases: if cfg!(miri) { 3 } else { 700 * times },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -277,7 +277,7 @@ fn a_slot_whose_rest_is_cancelled_while_it_is_cascaded_holds_nothing_back() {
 fn an_early_cascade_keeps_order_and_loses_nothing() {
     // So many in one coarse slot that its cascade begins before its first tick, in small steps,
     // with new entries of the same tick arriving all the time.
-    let many = if cfg!(miri) { 300 } else { 20_000 };
+    let many = if cfg!(miri) { 120 } else { 20_000 };
     let mut both = Both::new(1000, 512, 0, 37);
     for number in 0..many {
         both.insert(40_000 + number % 3);
