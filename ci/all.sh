@@ -7,20 +7,26 @@
 #     JOBS=1 ci/all.sh             one after another
 #
 # Four steps run at a time, also on two cores: some wait for a server, a child process or cargo's
-# lock while others compute. Each day has either `msrv` or `benches`. A step whose tools cannot be
-# had says so loudly and is skipped. With DROP_BUILDS=1 a folder of builds goes when no step uses it
-# any more. Needs bash 5.1.
+# lock while others compute. Some steps have days of their own, and within others each day has its
+# part; LARS_DAY=<days since 1970> does what that day has. A step whose tools cannot be had says so
+# loudly and is skipped. With DROP_BUILDS=1 a folder of builds goes when no step uses it any more.
+# Needs bash 5.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# One day for all steps, also of a run that goes on after midnight.
+export LARS_DAY="${LARS_DAY:-$(($(date +%s) / 86400))}"
+# (Where there is nothing but `shuttle`, `ci/targets.sh` runs the tests on another platform.)
+days=("msrv deny" shuttle benches "features fuzz" shuttle shuttle)
+read -ra of_day <<<"${days[LARS_DAY % 6]}"
 # In this order: what new users run, then the longest of the others, and short ones at the end.
-daily=msrv
-if (($(date +%s) / 86400 % 2)); then daily=benches; fi
 steps=(
-    test "miri trees" loom lint "miri strict" postgres targets durable shuttle examples "$daily"
-    features docs fuzz deny beside package semver
+    test "miri trees" loom lint "miri strict" postgres targets durable examples
+    "${of_day[@]}" docs beside package semver
 )
 if (($# > 0)); then steps=("$@"); fi
+printf 'Day %d since 1970. Of the steps that have days of their own: %s.\n' \
+    "$LARS_DAY" "${of_day[*]}"
 
 # The folders in which a step builds, below target.
 builds_of() {

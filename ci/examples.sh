@@ -5,10 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/brief.sh
 
-# As the README runs it, with fewer connections.
-cargo run --quiet --release -p examples --example sessions -- --connections 200 --seconds 4
-
 cargo build --quiet "${brief[@]}" --examples
+# Every third day as the README runs it, with fewer connections.
+day=${LARS_DAY:-$(($(date +%s) / 86400))}
+sessions=(--connections 200 --seconds 4)
+if ((day % 3 == 1)); then
+    printf -- '--- day %d: sessions, with --release\n' "$day"
+    cargo run --quiet --release -p examples --example sessions -- "${sessions[@]}"
+else
+    run_example sessions "${sessions[@]}"
+fi
 run_example soak --seconds 5
 run_example late --runs 1
 for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \

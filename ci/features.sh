@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Each crate's public features: none, each alone, and all; and a seventh of the pairs, a different
-# one each day of the week. PAIRS=all takes all pairs. Clippy on the library alone, warnings denied.
-# Tests are left out, because their dependencies turn features on. (`cargo hack` does the same, but
-# has to be installed.)
+# Each crate's public features: none, each alone, each pair, and all. Clippy on the library alone,
+# warnings denied. Tests are left out, because their dependencies turn features on. (`cargo hack`
+# does the same, but has to be installed.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # A folder of its own: clippy builds other things than the tests, and would wait for their lock.
@@ -18,8 +17,6 @@ for package in json.load(sys.stdin)["packages"]:
         print(*(name for name in names if not name.startswith("__")))' "$1"
 }
 
-day=$(($(date +%s) / 86400 % 7))
-pairs=0
 for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top \
     lars-web; do
     read -ra all <<<"$(features "$crate")"
@@ -30,10 +27,6 @@ for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-dur
         done
         # (Every combination of many features takes longer than what it finds is worth.)
         if ((${#chosen[@]} > 2 && ${#chosen[@]} < ${#all[@]})); then continue; fi
-        if ((${#chosen[@]} == 2 && ${#all[@]} > 2)); then
-            pairs=$((pairs + 1))
-            if [ "${PAIRS:-some}" != all ] && ((pairs % 7 != day)); then continue; fi
-        fi
         printf -- '--- %s: %s\n' "$crate" "${chosen[*]:-none}"
         cargo clippy --quiet -p "$crate" --lib --no-default-features \
             --features "${chosen[*]:-}" -- -D warnings

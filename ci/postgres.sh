@@ -34,7 +34,7 @@ fi
 
 export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
-# The build of `ci/test.sh`, so all crates and all features.
+# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out.
 cargo test --all-features --lib --test it -- --nocapture postgres:: conformance:: durable::
 
 source ci/brief.sh
