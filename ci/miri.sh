@@ -4,12 +4,12 @@
 #     ci/miri.sh                  all but `backpressure`
 #     ci/miri.sh strict           of the parts of `strict` that one whose day it is
 #     ci/miri.sh trees            the same of `trees`
-#     ci/miri.sh words by-hand    these parts
+#     ci/miri.sh mailbox by-hand  these parts
 #     ci/miri.sh backpressure     its tests count tens of thousands of calls: by hand
 #
-# - strict: code without outside help, under strict provenance, with leaks reported. Two parts:
-#   `words` has what few atomic words decide, and the mailbox; `wheels` has the scheduler.
-#   (parking_lot's locks turn integers into pointers; std's stand for them here.)
+# - strict: code without outside help, under strict provenance, with leaks reported. Two parts,
+#   `scheduler` and `mailbox`. (parking_lot's locks turn integers into pointers; std's stand for
+#   them here.)
 # - trees: code that uses crossbeam's deque, under tree borrows, with neither: the deque's collector
 #   turns integers into pointers and keeps garbage until the process ends. (The races count every
 #   drop themselves.) Six parts, see `trees` below.
@@ -34,17 +34,16 @@ under_strict() {
     export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance $seed"
 }
 
-words() {
+scheduler() {
     under_strict
-    cargo +nightly miri test -p lars-base --lib
-    cargo +nightly miri test -p lars-scheduler --lib -- tests::litmus::
-    cargo +nightly miri test -p mini-actor --lib -- mailbox::
+    cargo +nightly miri test -p lars-scheduler --lib -- --skip pool:: --skip api::repeat:: \
+        --skip timer_driver:: --skip by_hand::
 }
 
-wheels() {
+mailbox() {
     under_strict
-    cargo +nightly miri test -p lars-scheduler --lib -- --skip tests::litmus:: --skip pool:: \
-        --skip api::repeat:: --skip timer_driver:: --skip by_hand::
+    cargo +nightly miri test -p lars-base --lib
+    cargo +nightly miri test -p mini-actor --lib -- mailbox::
 }
 
 under_trees() {
@@ -93,7 +92,7 @@ crowds() {
     cargo +nightly miri test -p mini-actor --lib -- very_many
 }
 
-strict=(wheels words)
+strict=(scheduler mailbox)
 # By what they take, each a sixth.
 trees=(by-hand cancels handover moves crowds units)
 
