@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The tests, as the README runs them, and the pages of lars-web in a browser; then the tests again
-# with all features. Those that need a server are left to `ci/postgres.sh`; of the second run, so
-# are those that it runs in the same build, and what takes long and `ci/durable.sh` does with more.
-# Every third day the documentation's examples run with all features, too.
+# with all features. Of the second run, those that need a server are left to `ci/postgres.sh`, and
+# so are those that it runs in the same build; and what `ci/durable.sh` does with more. Every third
+# day the documentation's examples run with all features, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 day=${LARS_DAY:-$(($(date +%s) / 86400))}
 
-cargo test -- --skip postgres::
+cargo test
 bash ci/web.sh
 cargo test --all-features --lib --bins --tests -- \
     --skip postgres:: --skip conformance:: --skip durable:: --skip exhaustive:: --skip power:: \
