@@ -68,7 +68,7 @@ use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 use lars_base::time::Instant;
 
-pub use self::lateness_recorder::LatenessRecorder;
+pub use self::lateness_recorder::{Explained, LatenessRecorder};
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
 #[cfg(not(lars_loom))] // no model has futures

@@ -68,7 +68,7 @@ impl Explainer {
         let late = (now - launch.counts_from).to_duration();
         if late > self.recorder.bound() {
             let who = self.name(launch.handler);
-            self.recorder.record(who, late, self.shares(launch, way, threads, now).0);
+            let _ = self.recorder.record(who, late, self.shares(launch, way, threads, now).0);
         }
     }
 

@@ -38,6 +38,10 @@ pub struct LatenessRecorder {
     clock: Clock,
 }
 
+/// Who began late, and why: for [`LatenessRecorder::record_again`].
+#[derive(Debug)]
+pub struct Explained(Found);
+
 debug_fields!(|it: LatenessRecorder| bound: it.bound);
 
 impl LatenessRecorder {
@@ -60,12 +64,15 @@ impl LatenessRecorder {
 
     /// Something began so late. What `shares` leave over is [`Cause::Unknown`]; what they have too
     /// much is cut off at the end. Later than the bound or not, it is recorded.
+    ///
+    /// What is returned can stand for others that are late for the same reasons: where much is
+    /// late, to find out why takes longer than to record it.
     pub fn record(
         &self,
         who: Who,
         lateness: Duration,
         shares: impl IntoIterator<Item = LateShare>,
-    ) {
+    ) -> Explained {
         let late = nanos(lateness);
         let (mut parts, mut left) = (Parts::default(), late);
         for LateShare { cause, culprit, time } in shares {
@@ -74,9 +81,17 @@ impl LatenessRecorder {
             left -= own;
         }
         parts.add(Cause::Unknown, Culprit::Nobody, left);
-        let who = Culprit::Who(who);
-        let found = Found { who, late, parts, count: 1, time: late };
+        let found = Found { who: Culprit::Who(who), late, parts, count: 1, time: late };
         self.record.add(&found, self.clock.now());
+        Explained(found)
+    }
+
+    /// The same began so late, for the same reasons in proportion.
+    pub fn record_again(&self, explained: &Explained, lateness: Duration) {
+        let late = nanos(lateness);
+        let Found { who, parts, .. } = &explained.0;
+        let (who, parts) = (who.clone(), parts.scaled_to(late));
+        self.record.add(&Found { who, late, parts, count: 1, time: late }, self.clock.now());
     }
 
     /// All that was recorded.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use lars_scheduler::extend::LatenessRecorder;
+use lars_scheduler::extend::{Explained, LatenessRecorder};
 use lars_scheduler::late::{Late, LateShare, Lateness, Who};
 
 use crate::base::late::Whose;
@@ -55,8 +55,13 @@ impl LateMessages {
         who: Who,
         lateness: Duration,
         shares: impl IntoIterator<Item = LateShare>,
-    ) {
-        self.recorder.record(who, lateness, shares);
+    ) -> Explained {
+        self.recorder.record(who, lateness, shares)
+    }
+
+    /// The same was late by so much.
+    pub(super) fn add_again(&self, explained: &Explained, lateness: Duration) {
+        self.recorder.record_again(explained, lateness);
     }
 
     /// Drops the hook.

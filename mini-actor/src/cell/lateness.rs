@@ -4,6 +4,7 @@
 use std::any::type_name;
 use std::time::Duration;
 
+use lars_scheduler::extend::Explained;
 use lars_scheduler::late::{Cause, LateShare, Who};
 
 use crate::base::late::course::Did;
@@ -13,7 +14,7 @@ use crate::cell::late_messages::{LateMessages, received_by};
 use crate::dispatcher::journal::Journal;
 use crate::dispatcher::worker::with_journal;
 use crate::mailbox::asides::Asides;
-use crate::sync::real_now;
+use crate::sync::{Arc, real_now};
 use lars_base::time::Instant;
 
 /// What a timer's message is to its actor.
@@ -21,6 +22,12 @@ use lars_base::time::Instant;
 pub(crate) enum Kind {
     Message,
     Timeout,
+}
+
+/// Why a message was late: found out, or as what was late before it.
+enum Found {
+    New(Parts),
+    Again(Arc<Explained>),
 }
 
 impl<M: Send + 'static> Turn<'_, M> {
@@ -71,21 +78,36 @@ impl<M: Send + 'static> Turn<'_, M> {
     pub(crate) fn was_received(&self, kind: Kind, timed: Timed, received: Instant) {
         let Some((late, asides)) = self.late() else { return };
         let Timed { promised, put_in } = timed;
-        let is_late = received.saturating_duration_since(promised) > late.bound();
+        let lateness = received.saturating_duration_since(promised);
         let here = |from, to, parts: &mut Parts| {
             with_journal(|journal| journal.lay(from, to, parts));
         };
         // SAFETY: a turn exists inside the one activation only, and no foreign code runs here.
-        let parts = unsafe {
+        let found = unsafe {
             asides.with_course(|course| {
-                let explain = || course.explain(put_in.max(promised), received, &here);
-                let parts = is_late.then(explain);
+                let found = (lateness > late.bound()).then(|| match kind {
+                    Kind::Message => course.stands(received, late.bound()).map_or_else(
+                        || Found::New(course.explain(put_in.max(promised), received, &here)),
+                        Found::Again,
+                    ),
+                    Kind::Timeout => {
+                        Found::New(course.explain(put_in.max(promised), received, &here))
+                    }
+                });
                 course.forget(put_in);
-                parts
+                found
             })
         };
-        if let Some(parts) = parts {
-            self.tell_late(late, kind, (timed, received), &parts);
+        match found {
+            None => {}
+            Some(Found::Again(explained)) => late.add_again(&explained, lateness),
+            Some(Found::New(parts)) => {
+                let explained = self.tell_late(late, kind, (timed, received), &parts);
+                if let Kind::Message = kind {
+                    // SAFETY: as above. (The hook has returned.)
+                    unsafe { asides.with_course(|it| it.was_explained(received, explained)) }
+                }
+            }
         }
     }
 
@@ -96,7 +118,7 @@ impl<M: Send + 'static> Turn<'_, M> {
         kind: Kind,
         (Timed { promised, put_in }, received): (Timed, Instant),
         parts: &Parts,
-    ) {
+    ) -> Explained {
         let cell = self.cell();
         let (path, message_type) = (cell.lineage.to_path(), type_name::<M>());
         let own = || received_by(&path, message_type);
@@ -122,6 +144,6 @@ impl<M: Send + 'static> Turn<'_, M> {
         });
         let timer = share(Cause::Timer, None, between(promised, put_in.min(received)));
         let lateness = received.saturating_duration_since(promised);
-        late.add(who, lateness, std::iter::once(timer).chain(shares));
+        late.add(who, lateness, std::iter::once(timer).chain(shares))
     }
 }

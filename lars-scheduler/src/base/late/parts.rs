@@ -93,7 +93,7 @@ impl Parts {
     }
 
     /// As many nanoseconds as asked for, in the same proportions.
-    pub(super) fn scaled_to(&self, nanos: u64) -> Self {
+    pub(crate) fn scaled_to(&self, nanos: u64) -> Self {
         let all: u64 = self.0.iter().map(|part| part.nanos).sum();
         let mut new = Self::default();
         let mut left = nanos;

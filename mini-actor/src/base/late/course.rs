@@ -2,12 +2,22 @@
 
 use std::collections::VecDeque;
 
+use std::time::Duration;
+
+use lars_scheduler::extend::Explained;
+
 use super::{Parts, Piece, Why, between};
+use crate::sync::Arc;
 use lars_base::time::Instant;
 
 /// How many stretches there are at most. Then the older ones are joined in pairs: of an actor that
 /// falls behind, less is told apart, and what it has done is still known.
 const MOST: usize = 256;
+
+/// How many latenesses are explained one by one. Then one explanation stands for all of a quarter
+/// of the bound, until no message of a timer waits: to find out why takes longer than to receive
+/// one, and an actor that is late would never catch up.
+const ONE_BY_ONE: u32 = 8;
 
 /// What an actor did up to an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +61,10 @@ pub(crate) struct Course {
     since: Option<Instant>,
     /// How many messages of timers had come when it was last written.
     came: u64,
+    /// How many latenesses were explained.
+    explained: u32,
+    /// The last explanation, and when it was given, once there were enough.
+    last: Option<(Instant, Arc<Explained>)>,
 }
 
 /// Looks up what the calling thread ran between two instants.
@@ -63,10 +77,25 @@ impl Course {
 
     /// Nothing waits.
     pub(crate) fn clear(&mut self, came: u64) {
-        if !self.is_empty() {
+        if !self.is_empty() || self.explained > 0 {
             *self = Self::default();
         }
         self.came = came;
+    }
+
+    /// The explanation that stands for what is late now, if one does.
+    pub(crate) fn stands(&self, now: Instant, bound: Duration) -> Option<Arc<Explained>> {
+        let (then, last) = self.last.as_ref()?;
+        (now.saturating_duration_since(*then) <= bound / 4).then(|| Arc::clone(last))
+    }
+
+    /// This was explained now.
+    pub(crate) fn was_explained(&mut self, now: Instant, explained: Explained) {
+        self.explained += 1;
+        if self.explained >= ONE_BY_ONE {
+            self.explained = ONE_BY_ONE;
+            self.last = Some((now, Arc::new(explained)));
+        }
     }
 
     /// The actor did this until now. `came` messages of timers have come up to now; more is
@@ -188,6 +217,8 @@ mod tests {
     use super::*;
     use crate::base::late::Whose;
     use crate::sync::real_now;
+    use lars_scheduler::extend::LatenessRecorder;
+    use lars_scheduler::late::Who;
     use std::time::Duration;
 
     /// Instants in nanoseconds.
@@ -215,6 +246,30 @@ mod tests {
             };
             parts.0.iter().map(|(why, time)| (letter(why), *time)).collect()
         }
+    }
+
+    #[test]
+    fn of_many_that_are_late_one_stands_for_a_quarter_of_the_bound_until_none_waits() {
+        let clock = Clock(real_now());
+        let bound = Duration::from_nanos(400);
+        let recorder = LatenessRecorder::new(bound, |_| ());
+        let mut course = Course::default();
+        let explain = |course: &mut Course, now| {
+            let late = Duration::from_nanos(500);
+            let explained = recorder.record(Who::Named("it".into()), late, []);
+            course.was_explained(clock.at(now), explained);
+        };
+        for now in 1..u64::from(ONE_BY_ONE) {
+            explain(&mut course, now);
+            assert!(course.stands(clock.at(now), bound).is_none(), "{now}: one by one");
+        }
+        explain(&mut course, 10);
+        let stands = |course: &Course, now| course.stands(clock.at(now), bound).is_some();
+        assert!(stands(&course, 10) && stands(&course, 110) && !stands(&course, 111));
+        explain(&mut course, 120);
+        assert!(stands(&course, 220));
+        course.clear(0);
+        assert!(!stands(&course, 120));
     }
 
     #[test]
