@@ -884,13 +884,14 @@ fn own_executor(
     }
 }
 
-/// `host:pid`, as far as the host's name is known.
+/// A run began late.
 fn log_late(late: &Late<'_>) {
     let Late { who, lateness, .. } = late;
     let because = late.because();
     tracing::warn!(target: "lars_durable", %who, ?lateness, %because, "began late");
 }
 
+/// `host:pid`, as far as the host's name is known.
 fn default_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok());
