@@ -154,8 +154,7 @@ impl Runnable {
             None => Parts::default().and(Cause::Housekeeping, handed_over - from),
         };
         parts.add(Cause::OtherExecutor, Culprit::Nobody, now - handed_over);
-        let who = Culprit::Task(task.whose());
-        late.record.add(&Found { who, late: nanos, parts, count: 1, time: nanos }, now);
+        late.record.add(&Found::new(Culprit::Task(task.whose()), nanos, parts), now);
     }
 
     /// [Runs](Self::run) the task that has begun on a thread whose clock this is.

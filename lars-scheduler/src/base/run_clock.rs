@@ -72,7 +72,7 @@ struct Why {
     idle: bool,
     /// What the timer thread did before it handed over the tasks that begin now.
     before: Option<Arc<History>>,
-    /// What was late by the last reading.
+    /// What was late by the last reading, or since the explanation was given that stands for it.
     found: Option<Found>,
 }
 
@@ -277,15 +277,11 @@ impl RunClock {
         }
         let Some(why) = &mut self.why else { return };
         match &mut why.found {
-            Some(found) => {
-                found.count += 1;
-                found.time = found.time.saturating_add(nanos);
-            }
+            Some(found) => found.and(nanos),
             None => {
                 let handed_over = self.thread.map(|_| self.handed_over.clamp(from, now));
                 let parts = why.explain(from, handed_over, now);
-                let who = Culprit::Task(whose);
-                why.found = Some(Found { who, late: nanos, parts, count: 1, time: nanos });
+                why.found = Some(Found::new(Culprit::Task(whose), nanos, parts));
             }
         }
     }
@@ -331,6 +327,7 @@ impl RunClock {
             self.read(clock, reporter);
             self.left = 0;
         }
+        self.tell_found(reporter);
         if let Some(why) = &mut self.why {
             why.journal.begin_anew(clock.now());
         }
@@ -342,6 +339,18 @@ impl RunClock {
             && let Some(clock) = &reporter.clock
         {
             self.read(clock, reporter);
+        }
+        self.tell_found(reporter);
+    }
+
+    /// Tells what was late and not told yet, because there might have been more.
+    #[inline]
+    fn tell_found(&mut self, reporter: &Reporter) {
+        if let (Some(why), Some(late)) = (&mut self.why, &reporter.late)
+            && let Some(found) = why.found.take()
+        {
+            late.record.add(&found, self.now);
+            self.now = self.hooks_ran(self.now, reporter);
         }
     }
 
@@ -425,8 +434,9 @@ impl RunClock {
         here.for_each(|(whose, _)| times.add(whose, each));
     }
 
-    /// What ran since the last reading goes into the journal, and what was late is told. True if
-    /// there was any.
+    /// What ran since the last reading goes into the journal. What was late is told, unless its
+    /// explanation stands for what comes as well: to tell it takes longer than to run it. True if
+    /// something was told.
     #[cold]
     fn write_down(&mut self, now: u64, late: &Lateness) -> bool {
         let Some(why) = &mut self.why else { return false };
@@ -434,6 +444,9 @@ impl RunClock {
         // SAFETY: `note` has written the first `noted` of them.
         let tasks = tasks.map(|task| unsafe { task.assume_init() }.0);
         why.journal.ran((self.now, now), tasks);
+        if why.journal.stands(now).is_some() {
+            return false;
+        }
         let Some(found) = why.found.take() else { return false };
         late.record.add(&found, now);
         true
@@ -476,9 +489,10 @@ impl Why {
 mod tests {
     use super::*;
     use crate::base::identity::Label;
+    use crate::base::late::report::Late;
     use crate::base::slow::{SlowTask, SlowTasks};
     use crate::base::tick::Tick;
-    use crate::sync::Ordering;
+    use crate::sync::{AtomicU64, Ordering};
     use std::time::Duration;
 
     /// The latenesses of tasks that take so long, in nanoseconds, due at zero.
@@ -560,6 +574,38 @@ mod tests {
         };
         assert_eq!(of(Cause::Hook), 2 * 50_000_000);
         assert_eq!(of(Cause::InlineTask), 2 * 2_000_000);
+    }
+
+    #[test]
+    fn in_an_overload_what_one_explanation_stands_for_is_told_at_once_and_adds_up() {
+        let clock = Clock::manual(0);
+        let mut reporter = Reporter::default();
+        reporter.clock = Some(clock.clone());
+        let tick = Tick::new(Duration::from_nanos(1)).unwrap();
+        let told = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&told);
+        let hook = move |late: &Late<'_>| {
+            counted.fetch_add(late.count, Ordering::Relaxed);
+        };
+        let lateness = Lateness::new(40_000, tick, 0, Some(Box::new(hook)));
+        reporter.late = Some(Box::new(lateness));
+        let mut runs = RunClock::new();
+        runs.explain(&clock, &reporter);
+        runs.begin_turn(0, &reporter);
+        let task = RawTask::new(|| (), Label::default());
+        let (mut late, mut longest) = (Vec::new(), 0);
+        for _ in 0..1_000 {
+            longest = runs.begin(&task, 0, &clock, &reporter);
+            late.extend((longest > 40_000).then_some(longest));
+            clock.set(clock.now() + 100);
+        }
+        let before = told.load(Ordering::Relaxed);
+        assert!(before > 0 && before < late.len() as u64, "one still stands: {before}");
+        runs.pause(&clock, &reporter);
+        let sum = reporter.late.as_ref().unwrap().record.all();
+        assert_eq!((sum.count, sum.time), (late.len() as u64, late.iter().sum()));
+        assert_eq!((sum.longest, told.load(Ordering::Relaxed)), (longest, sum.count));
+        assert_eq!(sum.rows.iter().map(|row| row.time).sum::<u64>(), sum.time);
     }
 
     #[test]

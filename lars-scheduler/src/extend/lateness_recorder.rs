@@ -81,7 +81,7 @@ impl LatenessRecorder {
             left -= own;
         }
         parts.add(Cause::Unknown, Culprit::Nobody, left);
-        let found = Found { who: Culprit::Who(who), late, parts, count: 1, time: late };
+        let found = Found::new(Culprit::Who(who), late, parts);
         self.record.add(&found, self.clock.now());
         Explained(found)
     }
@@ -90,8 +90,8 @@ impl LatenessRecorder {
     pub fn record_again(&self, explained: &Explained, lateness: Duration) {
         let late = nanos(lateness);
         let Found { who, parts, .. } = &explained.0;
-        let (who, parts) = (who.clone(), parts.scaled_to(late));
-        self.record.add(&Found { who, late, parts, count: 1, time: late }, self.clock.now());
+        let found = Found::new(who.clone(), late, parts.scaled_to(late));
+        self.record.add(&found, self.clock.now());
     }
 
     /// All that was recorded.

@@ -232,6 +232,12 @@ impl Journal {
         (self.left, self.last, self.told) = (ONE_BY_ONE, None, None);
     }
 
+    /// The explanation that stands for what is late now, if one does.
+    pub(crate) fn stands(&self, now: u64) -> Option<&Parts> {
+        let (then, parts) = self.last.as_ref()?;
+        (now.saturating_sub(*then) <= self.notes.bound / 4).then_some(parts)
+    }
+
     /// What explains a lateness of so many nanoseconds: `explain`, or what that said last, if there
     /// have been many.
     pub(crate) fn explain_by(
@@ -240,10 +246,7 @@ impl Journal {
         now: u64,
         explain: impl FnOnce(&mut Self) -> Parts,
     ) -> Parts {
-        if self.left == 0
-            && let Some((then, parts)) = &self.last
-            && now.saturating_sub(*then) <= self.notes.bound / 4
-        {
+        if let Some(parts) = self.stands(now) {
             return parts.scaled_to(late);
         }
         self.left = self.left.saturating_sub(1);

@@ -40,7 +40,8 @@ pub struct Late<'a> {
     /// How much later it began than is promised. For a task: after its deadline, rounded up to a
     /// tick, and [`Builder::coalesce`](crate::Builder::coalesce).
     pub lateness: Duration,
-    /// For how many it stands: those that were late by the same reading of the clock.
+    /// For how many it stands: those that were late by the same reading of the clock, or, where
+    /// much is late, in the same quarter of the bound.
     pub count: u64,
     /// Why. They add up to the lateness; the largest comes first.
     pub shares: &'a [LateShare],
@@ -127,7 +128,7 @@ pub(crate) struct Lateness {
 
 debug_fields!(|it: Lateness| bound: it.bound);
 
-/// What began late by the same reading of the clock.
+/// What began late by the same reading of the clock, or for the same reasons soon after it.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) who: Culprit,
@@ -135,8 +136,23 @@ pub(crate) struct Found {
     pub(crate) late: u64,
     pub(crate) parts: Parts,
     pub(crate) count: u64,
-    /// How late all of them were together.
+    /// How late all of them were together, and the latest.
     pub(crate) time: u64,
+    pub(crate) longest: u64,
+}
+
+impl Found {
+    /// The first of them.
+    pub(crate) fn new(who: Culprit, late: u64, parts: Parts) -> Self {
+        Self { who, late, parts, count: 1, time: late, longest: late }
+    }
+
+    /// Another one.
+    pub(crate) fn and(&mut self, late: u64) {
+        self.count += 1;
+        self.time = self.time.saturating_add(late);
+        self.longest = self.longest.max(late);
+    }
 }
 
 impl Lateness {
@@ -167,7 +183,7 @@ impl Record {
         let mut sums = self.parts[thread_slot() % PARTS].lock();
         sums.count += found.count;
         sums.time = sums.time.saturating_add(found.time);
-        sums.longest = sums.longest.max(found.late);
+        sums.longest = sums.longest.max(found.longest);
         let parts = &found.parts.0;
         let largest = (0..parts.len()).max_by_key(|&place| parts[place].nanos);
         let mut left = found.time;

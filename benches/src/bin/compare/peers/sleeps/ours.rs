@@ -10,20 +10,27 @@ use lars_scheduler::{Handle, LightArrayRevolverScheduler};
 
 use crate::sleeps::{Access, Sleeps};
 
-pub(crate) struct Lars {
+/// Our scheduler. If it `EXPLAINS`, then what is late by more than 5 ms.
+pub(crate) struct Lars<const EXPLAINS: bool> {
     scheduler: LightArrayRevolverScheduler,
 }
 
-impl Sleeps for Lars {
-    const NAME: &'static str = "lars-scheduler";
-    const ABOUT: &'static str = "this crate: its futures, with the default settings";
+impl<const EXPLAINS: bool> Sleeps for Lars<EXPLAINS> {
+    const NAME: &'static str = if EXPLAINS { "lars-scheduler-explains" } else { "lars-scheduler" };
+    const ABOUT: &'static str = if EXPLAINS {
+        "this crate: the same, with `explain_late`; only if it is named"
+    } else {
+        "this crate: its futures, with the default settings"
+    };
     const TICK_US: Option<u64> = Some(1_000);
 
     type Access<'a> = Handle;
 
     fn start() -> Self {
-        let scheduler = LightArrayRevolverScheduler::new().expect("the scheduler starts");
-        Self { scheduler }
+        let builder = LightArrayRevolverScheduler::builder();
+        let builder =
+            if EXPLAINS { builder.explain_late(Duration::from_millis(5)) } else { builder };
+        Self { scheduler: builder.build().expect("the scheduler starts") }
     }
 
     fn access(&self) -> Handle {
