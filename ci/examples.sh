@@ -9,7 +9,7 @@ cargo build --quiet "${brief[@]}" --examples
 # Every third day as the README runs it, with fewer connections.
 day=${LARS_DAY:-$(($(date +%s) / 86400))}
 sessions=(--connections 200 --seconds 4)
-if ((day % 3 == 1)); then
+if ((day % 3 == 2)); then
     printf -- '--- day %d: sessions, with --release\n' "$day"
     cargo run --quiet --release -p examples --example sessions -- "${sessions[@]}"
 else

@@ -55,6 +55,8 @@ pub(crate) struct RunClock {
     noted: usize,
     /// What was noted last does not run here.
     hands_over: bool,
+    /// What is late now has been explained.
+    explained: bool,
     why: Option<Box<Why>>,
     /// The same for other schedulers that this thread of a pool has run tasks of.
     others: Vec<Why>,
@@ -72,7 +74,7 @@ struct Why {
     idle: bool,
     /// What the timer thread did before it handed over the tasks that begin now.
     before: Option<Arc<History>>,
-    /// What was late by the last reading, or since the explanation was given that stands for it.
+    /// An explanation, and all that it stands for before the last reading.
     found: Option<Found>,
 }
 
@@ -92,6 +94,7 @@ impl RunClock {
             tasks: [const { MaybeUninit::uninit() }; NOTED],
             noted: 0,
             hands_over: false,
+            explained: false,
             why: None,
             others: Vec::new(),
         }
@@ -260,13 +263,14 @@ impl RunClock {
         self.left -= 1;
         let late = self.now.saturating_sub(deadline);
         self.note(task.whose(), late);
-        if late > reporter.late_limit() {
+        if late > reporter.late_limit() && !self.explained {
             self.is_late(task.whose(), deadline, reporter);
         }
         late
     }
 
-    /// A task begins later than the tick of its deadline and the bound allow, perhaps.
+    /// A task begins later than the tick of its deadline and the bound allow, perhaps: then it is
+    /// explained now. It is counted when the clock is read again, with those that follow.
     #[cold]
     fn is_late(&mut self, whose: Whose, deadline: u64, reporter: &Reporter) {
         let Some(late) = &reporter.late else { return };
@@ -276,14 +280,10 @@ impl RunClock {
             return;
         }
         let Some(why) = &mut self.why else { return };
-        match &mut why.found {
-            Some(found) => found.and(nanos),
-            None => {
-                let handed_over = self.thread.map(|_| self.handed_over.clamp(from, now));
-                let parts = why.explain(from, handed_over, now);
-                why.found = Some(Found::new(Culprit::Task(whose), nanos, parts));
-            }
-        }
+        let handed_over = self.thread.map(|_| self.handed_over.clamp(from, now));
+        let parts = why.explain(from, handed_over, now);
+        why.found = Some(Found::explained(Culprit::Task(whose), nanos, parts));
+        self.explained = true;
     }
 
     /// Like [`begin`](Self::begin), for a task that is handed to an executor now, and runs there.
@@ -346,7 +346,8 @@ impl RunClock {
     /// Tells what was late and not told yet, because there might have been more.
     #[inline]
     fn tell_found(&mut self, reporter: &Reporter) {
-        if let (Some(why), Some(late)) = (&mut self.why, &reporter.late)
+        if std::mem::take(&mut self.explained)
+            && let (Some(why), Some(late)) = (&mut self.why, &reporter.late)
             && let Some(found) = why.found.take()
         {
             late.record.add(&found, self.now);
@@ -357,6 +358,7 @@ impl RunClock {
     /// No task has taken any time, because time stood still.
     pub(crate) fn forget(&mut self) {
         self.noted = 0;
+        self.explained = false;
     }
 
     /// The last reading.
@@ -380,7 +382,11 @@ impl RunClock {
     #[inline]
     fn close(&mut self, now: u64, reporter: &Reporter) -> u64 {
         if self.noted == 0 {
-            return now;
+            self.now = now;
+            if self.explained && !self.still_stands(now) {
+                self.tell_found(reporter);
+            }
+            return self.now;
         }
         let took = now.saturating_sub(self.now);
         let on = match self.thread {
@@ -434,21 +440,35 @@ impl RunClock {
         here.for_each(|(whose, _)| times.add(whose, each));
     }
 
-    /// What ran since the last reading goes into the journal. What was late is told, unless its
-    /// explanation stands for what comes as well: to tell it takes longer than to run it. True if
-    /// something was told.
+    /// Whether what was explained last stands for what begins now.
+    fn still_stands(&self, now: u64) -> bool {
+        self.why.as_ref().is_some_and(|why| why.journal.stands(now).is_some())
+    }
+
+    /// What ran since the last reading goes into the journal, and what of it was late is counted.
+    /// That is told, unless its explanation stands for what comes as well: to tell it takes longer
+    /// than to run it. True if something was told.
     #[cold]
     fn write_down(&mut self, now: u64, late: &Lateness) -> bool {
-        let Some(why) = &mut self.why else { return false };
+        let began = self.now;
         let tasks = self.tasks[..self.noted.min(NOTED)].iter();
         // SAFETY: `note` has written the first `noted` of them.
-        let tasks = tasks.map(|task| unsafe { task.assume_init() }.0);
-        why.journal.ran((self.now, now), tasks);
+        let tasks = tasks.map(|task| unsafe { task.assume_init() });
+        let Some(why) = &mut self.why else { return false };
+        why.journal.ran((began, now), tasks.clone().map(|(whose, _)| whose));
+        let Some(found) = &mut why.found else { return false };
+        let limit = late.limit();
+        for (_, nanos) in tasks.filter(|&(_, nanos)| nanos > limit) {
+            let nanos = began.saturating_sub(late.promised(began - nanos));
+            if nanos > late.bound {
+                found.add(nanos);
+            }
+        }
         if why.journal.stands(now).is_some() {
             return false;
         }
-        let Some(found) = why.found.take() else { return false };
-        late.record.add(&found, now);
+        late.record.add(found, now);
+        (why.found, self.explained) = (None, false);
         true
     }
 

@@ -154,8 +154,24 @@ impl Journal {
         self.look_into(from, to);
         let (each, mut rest) = ((to - from) / count, (to - from) % count);
         let piece = self.piece(from, to);
+        // In a burst those that follow each other are often alike.
+        let mut alike: Option<Share> = None;
         for whose in tasks {
-            piece.add(Share { whose, nanos: each + std::mem::take(&mut rest), runs: 1 });
+            let nanos = each + std::mem::take(&mut rest);
+            match &mut alike {
+                Some(share) if share.whose.key() == whose.key() => {
+                    share.nanos += nanos;
+                    share.runs += 1;
+                }
+                _ => {
+                    if let Some(done) = alike.replace(Share { whose, nanos, runs: 1 }) {
+                        piece.add(done);
+                    }
+                }
+            }
+        }
+        if let Some(last) = alike {
+            piece.add(last);
         }
     }
 

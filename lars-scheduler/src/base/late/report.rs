@@ -132,23 +132,32 @@ debug_fields!(|it: Lateness| bound: it.bound);
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) who: Culprit,
-    /// How late the first of them was, in nanoseconds, and why.
+    /// How late the one was that is explained, in nanoseconds, and why.
     pub(crate) late: u64,
     pub(crate) parts: Parts,
     pub(crate) count: u64,
-    /// How late all of them were together, and the latest.
+    /// How late all of them were together.
     pub(crate) time: u64,
+    /// How late the latest was.
     pub(crate) longest: u64,
 }
 
 impl Found {
-    /// The first of them.
-    pub(crate) fn new(who: Culprit, late: u64, parts: Parts) -> Self {
-        Self { who, late, parts, count: 1, time: late, longest: late }
+    /// What was late for so many nanoseconds, and why: to be counted.
+    pub(crate) fn explained(who: Culprit, late: u64, parts: Parts) -> Self {
+        Self { who, late, parts, count: 0, time: 0, longest: 0 }
     }
 
-    /// Another one.
-    pub(crate) fn and(&mut self, late: u64) {
+    /// The same, counted.
+    pub(crate) fn new(who: Culprit, late: u64, parts: Parts) -> Self {
+        let mut new = Self::explained(who, late, parts);
+        new.add(late);
+        new
+    }
+
+    /// Counts something that it explains.
+    #[inline]
+    pub(crate) fn add(&mut self, late: u64) {
         self.count += 1;
         self.time = self.time.saturating_add(late);
         self.longest = self.longest.max(late);
