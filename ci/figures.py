@@ -54,6 +54,7 @@ ROWS = [
      0),
     ("a million due at once: how late the last is", ["W3, burst"], "last late ms", "ms",
      "a million due at once: how late the last is", 0),
+    ("the same beside a task of 10 ms", ["W11, a slow task beside a burst"], "last late ms", "ms"),
     ("50,000 a second, tick of 1 ms: lateness, median", ["W4, steady precision"], "p50 µs", "µs",
      "50,000 a second, tick of 1 ms: lateness, median", 0),
     ("the same: processor time of 5 s", ["W4, steady precision"], "CPU s", "s",
@@ -100,7 +101,7 @@ PRODUCERS = ("1 producer", "2 producers", "4 producers")
 # here. The first one decides which peers are kept. Where nothing is kept, the figures in short have
 # the one that matters.
 SHORT = dict.fromkeys(
-    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W12 W13 W17 A1 A2 A3 A4 A6").split(), []
+    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W11 W12 W13 W17 A1 A2 A3 A4 A6").split(), []
 ) | {
     "W1": of("W1, schedule", PRODUCERS, "ns/op") + [
         ("W1, schedule: 1 producer", name, name) for name in ("settled", "warm", "bytes/timer")
@@ -114,6 +115,10 @@ SHORT = dict.fromkeys(
     ],
     "W8": mix("2 producers") + mix("4 producers") + mix("8 producers") + [
         ("W8, mix: 2 producers, n = 60.0 M", "MiB at the peak", "2 producers: MiB at the peak")
+    ],
+    "W11": [
+        ("W11, a slow task beside a burst", name, name)
+        for name in ("last late ms", "p99 ms", "slow task late ms")
     ],
     "W13": [(CAPACITY, "timers/s", "capacity, timers/s")]
     + [load(timers, "p99 µs") for timers in ("1.0 M", "4.0 M", "8.0 M")]

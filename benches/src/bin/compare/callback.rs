@@ -24,6 +24,8 @@ enum Mode {
     Lateness,
     /// Counts how late each one is, for as many as come.
     Spread,
+    /// Computes for so long.
+    Slow(Duration),
 }
 
 /// Where callbacks leave what they saw.
@@ -38,6 +40,10 @@ pub(crate) struct Recorder {
     count: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
+    /// Which call of a burst is the last of 99 in 100, and when it came. As all are due at one
+    /// moment, that is the 99th percentile.
+    ninety_ninth: u64,
+    p99: AtomicU64,
     early: AtomicU64,
     lateness: Vec<AtomicI64>,
     spread: Option<Histogram>,
@@ -58,6 +64,8 @@ impl Recorder {
             count: AtomicU64::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            ninety_ninth: expected - expected / 100,
+            p99: AtomicU64::new(0),
             early: AtomicU64::new(0),
             lateness,
             spread: (mode == Mode::Spread).then(Histogram::new),
@@ -85,6 +93,12 @@ impl Recorder {
     /// call.
     pub(crate) fn spread() -> &'static Self {
         Self::new(Mode::Spread, 0)
+    }
+
+    /// One call, which computes for as long as `takes` says. When it begins and ends is kept as the
+    /// first and the last.
+    pub(crate) fn slow(takes: Duration) -> &'static Self {
+        Self::new(Mode::Slow(takes), 1)
     }
 
     /// What is counted, if this is one of [`spread`](Self::spread).
@@ -127,10 +141,15 @@ impl Recorder {
         (self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed))
     }
 
+    /// When the last of 99 in 100 calls came. For a burst.
+    pub(crate) fn p99(&self) -> u64 {
+        self.p99.load(Ordering::Relaxed)
+    }
+
     /// How many were early; for a burst a multiple of the sampling distance.
     pub(crate) fn early(&self) -> u64 {
         match self.mode {
-            Mode::Count => 0,
+            Mode::Count | Mode::Slow(_) => 0,
             Mode::Spread => self.spread.as_ref().map_or(0, Histogram::early),
             Mode::Burst => self.early.load(Ordering::Relaxed),
             Mode::Lateness => self.sorted().iter().filter(|&&nanos| nanos < 0).count() as u64,
@@ -166,10 +185,15 @@ impl Recorder {
         match self.mode {
             Mode::Count | Mode::Spread => return,
             Mode::Burst => {
-                if number.is_multiple_of(SAMPLE) || number + 1 == self.expected {
+                let calls = number + 1;
+                if number.is_multiple_of(SAMPLE)
+                    || calls == self.expected
+                    || calls == self.ninety_ninth
+                {
                     self.sample(number);
                 }
             }
+            Mode::Slow(takes) => self.compute(takes),
             Mode::Lateness => {
                 let now = self.nanos(Instant::now());
                 if let Some(slot) = self.lateness.get(number as usize) {
@@ -191,9 +215,22 @@ impl Recorder {
         if number + 1 == self.expected {
             self.last.store(now, Ordering::Relaxed);
         }
+        if number + 1 == self.ninety_ninth {
+            self.p99.store(now, Ordering::Relaxed);
+        }
         if now < self.due.load(Ordering::Relaxed) && number.is_multiple_of(SAMPLE) {
             self.early.fetch_add(SAMPLE.min(self.expected - number), Ordering::Relaxed);
         }
+    }
+
+    /// Keeps a processor busy, as a task does that computes. (One that sleeps would leave the
+    /// processor to the others.)
+    #[cold]
+    fn compute(&self, takes: Duration) {
+        let begin = Instant::now();
+        self.first.store(self.nanos(begin), Ordering::Relaxed);
+        while begin.elapsed() < takes {}
+        self.last.store(self.nanos(Instant::now()), Ordering::Relaxed);
     }
 
     #[cold]
@@ -215,5 +252,34 @@ impl Callback {
     #[inline]
     pub(crate) fn call(self) {
         self.to.call(self.due);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_burst_it_is_known_when_99_of_100_had_come() {
+        let recorder = Recorder::burst(300);
+        let call = |count| (0..count).for_each(|_| recorder.callback().call());
+        call(296);
+        assert_eq!(recorder.p99(), 0);
+        call(1);
+        let p99 = recorder.p99();
+        assert!(p99 > 0);
+        call(3);
+        assert_eq!(recorder.p99(), p99);
+        assert!(p99 <= recorder.first_and_last().1);
+    }
+
+    #[test]
+    fn a_slow_call_takes_as_long_as_it_says_and_is_complete_then() {
+        let takes = Duration::from_millis(1);
+        let recorder = Recorder::slow(takes);
+        recorder.callback().call();
+        assert!(recorder.wait(Duration::ZERO));
+        let (begin, end) = recorder.first_and_last();
+        assert!(u128::from(end - begin) >= takes.as_nanos());
     }
 }

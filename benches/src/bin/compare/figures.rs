@@ -83,6 +83,14 @@ pub(crate) fn columns(workload: Workload) -> Vec<Column> {
             less("cpu_s", "CPU s"),
         ],
         Workload::W9 => settling("ns/timer"),
+        Workload::W11 => vec![
+            less("last_late_ms", "last late ms"),
+            less("p99_late_ms", "p99 ms"),
+            less("first_late_ms", "first late ms"),
+            less("slow_late_ms", "slow task late ms"),
+            less("early", "early"),
+            less("faults", "faults"),
+        ],
         Workload::W12 => settling("ns/move"),
         Workload::W13 => vec![
             less("p99_us", "p99 µs"),
@@ -142,6 +150,7 @@ pub(crate) fn title(workload: Workload) -> &'static str {
         Workload::W7 => "W7, scale",
         Workload::W8 => "W8, mix",
         Workload::W9 => "W9, cancelled by another thread",
+        Workload::W11 => "W11, a slow task beside a burst",
         Workload::W12 => "W12, moving deadlines",
         Workload::W13 => "W13, load curve",
         Workload::W17 => "W17, async",

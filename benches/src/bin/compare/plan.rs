@@ -103,7 +103,7 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
                 }
             }
             Workload::W2b => case(1, scaled(1_000_000), rest),
-            Workload::W3 => case(1, scaled(1_000_000), millis(5_000)),
+            Workload::W3 | Workload::W11 => case(1, scaled(1_000_000), millis(5_000)),
             Workload::W4 => {
                 let millis = millis(5_000);
                 case(1, 50 * millis, millis);

@@ -88,6 +88,13 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
                 ],
             ),
         ),
+        (
+            plot(Workload::W11, "w11-slow-task.svg", "A slow task beside a burst"),
+            bars(
+                results,
+                &[(Workload::W11, "last_late_ms", "ms until the last of the others is done")],
+            ),
+        ),
         (plot(Workload::W13, "w13-load.svg", "Lateness of 99 in 100, by load"), by_load(results)),
         (
             plot(Workload::W17, "w17-threads.svg", "Futures: a timeout made, polled and dropped"),

@@ -34,6 +34,8 @@ pub(crate) enum Workload {
     W8,
     /// Scheduled by one thread and cancelled by another.
     W9,
+    /// A task that takes long, due with many others.
+    W11,
     /// Deadlines are moved.
     W12,
     /// W8 at a given rate, from low to high.
@@ -53,27 +55,27 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const TIMERS: [Self; 12] = {
+    pub(crate) const TIMERS: [Self; 13] = {
         use Workload::*;
-        [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W12, W13]
+        [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W11, W12, W13]
     };
     /// Whether the workload needs a duration: with a duration of zero, timers would have no delay.
     pub(crate) fn lasts(self) -> bool {
         use Workload::*;
-        matches!(self, W3 | W4 | W5 | W6 | W8 | W13 | A3)
+        matches!(self, W3 | W4 | W5 | W6 | W8 | W11 | W13 | A3)
     }
     /// Those without repeats.
     #[cfg(feature = "peers")]
-    pub(crate) const ONE_SHOTS: [Self; 11] = {
+    pub(crate) const ONE_SHOTS: [Self; 12] = {
         use Workload::*;
-        [W1, W2, W2b, W3, W4, W5, W7, W8, W9, W12, W13]
+        [W1, W2, W2b, W3, W4, W5, W7, W8, W9, W11, W12, W13]
     };
     /// Those in which every timer is held until it is cancelled or all is over: for peers that
     /// cannot let a timer fire that nobody holds, and do not tell when it has.
     #[cfg(feature = "peers")]
-    pub(crate) const HELD_ONE_SHOTS: [Self; 9] = {
+    pub(crate) const HELD_ONE_SHOTS: [Self; 10] = {
         use Workload::*;
-        [W1, W2, W2b, W3, W4, W5, W7, W9, W12]
+        [W1, W2, W2b, W3, W4, W5, W7, W9, W11, W12]
     };
     pub(crate) const FUTURES: [Self; 1] = [Self::W17];
     pub(crate) const ACTORS: [Self; 5] = [Self::A1, Self::A2, Self::A3, Self::A4, Self::A6];

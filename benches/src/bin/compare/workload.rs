@@ -17,6 +17,7 @@ mod producers;
 mod schedule;
 mod schedule_cancel;
 mod scheduled_sends;
+mod slow_task;
 mod steady;
 mod timeouts;
 mod unpaused;
@@ -41,6 +42,7 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
         Workload::W6 => periodic::measure::<T>(case, &mut outcome),
         Workload::W8 => unpaused::measure::<T>(case, &mut outcome),
         Workload::W9 => cancelled_elsewhere::measure::<T>(case, &mut outcome),
+        Workload::W11 => slow_task::measure::<T>(case, &mut outcome),
         Workload::W12 => moves::measure::<T>(case, &mut outcome),
         Workload::W13 => load_curve::measure::<T>(case, &mut outcome),
         _ => {

@@ -18,14 +18,17 @@ pub(super) fn all() -> Vec<Peer> {
         Peer::timers::<tokio_sleep::TokioSleep<false>>(),
         #[cfg(tokio_unstable)]
         Peer::timers::<tokio_sleep::TokioSleep<true>>(),
-        Peer::timers::<tokio_task::TokioTask>(),
+        Peer::timers::<tokio_task::TokioTask<false>>(),
         Peer::timers::<delay_queue_channel::DelayQueueChannel>(),
         Peer::timers::<delay_queue_mutex::DelayQueueMutex>(),
         Peer::timers::<hash_wheel::HashWheel>(),
         Peer::timers::<async_io::AsyncIo>(),
         Peer::timers::<futures_timer::FuturesTimer>(),
         Peer::timers::<pingora::Pingora>(),
-        Peer::timers::<thread_pool::ThreadPool>(),
+        Peer::timers::<thread_pool::ThreadPool<false>>(),
         Peer::timers::<seg_queue::Intake>(),
+        // Last, so that the other timers keep their colours in plots.
+        Peer::timers::<tokio_task::TokioTask<true>>(),
+        Peer::timers::<thread_pool::ThreadPool<true>>(),
     ]
 }

@@ -7,10 +7,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::callback::{Callback, Recorder};
+use crate::record::Workload;
 use crate::runtime;
 use crate::timers::{LIMIT, Producer, Timers};
 
-pub(crate) struct TokioTask {
+/// With one worker, which is enough as long as callbacks do nothing, or with one per core.
+pub(crate) struct TokioTask<const PER_CORE: bool> {
     runtime: Option<Runtime>,
 }
 
@@ -18,16 +20,22 @@ pub(crate) struct Spawner {
     handle: Handle,
 }
 
-impl Timers for TokioTask {
-    const NAME: &'static str = "tokio-task";
-    const ABOUT: &'static str = "a tokio task for each timer, with a sleep in it; one worker";
+impl<const PER_CORE: bool> Timers for TokioTask<PER_CORE> {
+    const NAME: &'static str = if PER_CORE { "tokio-task-per-core" } else { "tokio-task" };
+    const ABOUT: &'static str = if PER_CORE {
+        "a tokio task for each timer, with a sleep in it; a worker per core"
+    } else {
+        "a tokio task for each timer, with a sleep in it; one worker"
+    };
     const TICK_US: Option<u64> = Some(1_000);
+    const WORKLOADS: &'static [Workload] =
+        if PER_CORE { &[Workload::W11] } else { &Workload::TIMERS };
 
     type Timer = JoinHandle<()>;
     type Producer<'a> = Spawner;
 
     fn start() -> Self {
-        Self { runtime: Some(runtime::start(1)) }
+        Self { runtime: Some(runtime::start(if PER_CORE { runtime::threads() } else { 1 })) }
     }
 
     fn producer(&self) -> Spawner {
@@ -36,7 +44,7 @@ impl Timers for TokioTask {
     }
 }
 
-impl Drop for TokioTask {
+impl<const PER_CORE: bool> Drop for TokioTask<PER_CORE> {
     fn drop(&mut self) {
         runtime::stop(&mut self.runtime);
     }
