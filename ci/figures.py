@@ -63,6 +63,8 @@ ROWS = [
     ("ten thousand pending, nothing due: processor time of 5 s", ["W5, idle"], "CPU ms", "ms"),
     ("schedule, beside 10,000 · 100,000 · 10 million pending",
      [f"W7, scale, n = {n}" for n in ("10,000", "100,000", "10.0 M")], "ns/op", "ns"),
+    ("2,000 threads, 1,000 timers each: the call", ["W14, many threads"], "ns/call", "ns"),
+    ("the same: lateness of 99 in 100", ["W14, many threads"], "p99 ms", "ms"),
     ("memory of a pending timer", THREADS["W1"][:1], "bytes/timer", "bytes",
      "memory of a pending timer", 0),
     ("futures, 1 · 2 · 4 threads: timeout made, polled, dropped", THREADS["W17"],
@@ -101,7 +103,7 @@ PRODUCERS = ("1 producer", "2 producers", "4 producers")
 # here. The first one decides which peers are kept. Where nothing is kept, the figures in short have
 # the one that matters.
 SHORT = dict.fromkeys(
-    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W11 W12 W13 W17 A1 A2 A3 A4 A6").split(), []
+    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W11 W12 W13 W14 W17 A1 A2 A3 A4 A6").split(), []
 ) | {
     "W1": of("W1, schedule", PRODUCERS, "ns/op") + [
         ("W1, schedule: 1 producer", name, name) for name in ("settled", "warm", "bytes/timer")
@@ -123,6 +125,7 @@ SHORT = dict.fromkeys(
     "W13": [(CAPACITY, "timers/s", "capacity, timers/s")]
     + [load(timers, "p99 µs") for timers in ("1.0 M", "4.0 M", "8.0 M")]
     + [load("10.0 M", "timers/s")],
+    "W14": [("W14, many threads", name, name) for name in ("ns/call", "p99 ms", "max ms", "CPU s")],
     "W17": of("W17, async", ("1 thread", "2 threads", "4 threads"), "CPU ns: made, polled, dropped")
     + [("W17, async: 1 thread", name, name) for name in ("moved, polled", "polled", "ticked")],
     "A3": [("A3, scheduled sends", name, name) for name in ("ns/call", "p99 µs", "CPU s")],

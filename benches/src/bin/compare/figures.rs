@@ -104,6 +104,14 @@ pub(crate) fn columns(workload: Workload) -> Vec<Column> {
             less("peak_mib", "MiB at the peak"),
             less("cpu_s", "CPU s"),
         ],
+        Workload::W14 => vec![
+            less("ns", "ns/call"),
+            less("p99_ms", "p99 ms"),
+            less("p50_ms", "p50 ms"),
+            less("p100_ms", "max ms"),
+            less("early", "early"),
+            less("cpu_s", "CPU s"),
+        ],
         Workload::W17 => vec![
             less("ns", "CPU ns: made, polled, dropped"),
             less("reset_ns", "moved, polled"),
@@ -153,6 +161,7 @@ pub(crate) fn title(workload: Workload) -> &'static str {
         Workload::W11 => "W11, a slow task beside a burst",
         Workload::W12 => "W12, moving deadlines",
         Workload::W13 => "W13, load curve",
+        Workload::W14 => "W14, many threads",
         Workload::W17 => "W17, async",
         Workload::A1 => "A1, ping-pong",
         Workload::A2 => "A2, many to one",

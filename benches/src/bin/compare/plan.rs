@@ -7,6 +7,7 @@ use crate::peer::{Peer, is_only_if_named, is_ours};
 use crate::peers;
 use crate::record::{Case, Workload};
 use crate::workload::load_curve::LADDER;
+use crate::workload::many_threads;
 use benches::process;
 
 /// Above this many timers one repetition has to do, for the time it takes.
@@ -132,6 +133,11 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
                     case(2, per_milli * millis, millis);
                 }
             }
+            Workload::W14 => {
+                // Fewer would not be many.
+                let threads = ((2_000.0 * factor) as u64).max(50);
+                case(threads, threads * many_threads::EACH, 0);
+            }
             Workload::A1 => case(1, scaled(1_000_000), 0),
             Workload::A2 => case(4, scaled(1_000_000), 0),
             Workload::A3 => case(1, scaled(1_000_000), millis(2_000)),
@@ -196,6 +202,15 @@ mod tests {
                 cases(&[Workload::W13], factor).iter().map(|case| case.rate() / 1e6).collect();
             assert_eq!(loads, [0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         }
+    }
+
+    #[test]
+    fn w14_has_many_threads_with_as_many_timers_each_at_every_scale() {
+        let sizes = [1.0, 0.1, 0.001].map(|factor| {
+            let case = cases(&[Workload::W14], factor)[0];
+            (case.producers, case.n / case.producers)
+        });
+        assert_eq!(sizes, [(2_000, 1_000), (200, 1_000), (50, 1_000)]);
     }
 
     #[test]

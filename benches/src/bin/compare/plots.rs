@@ -97,6 +97,16 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
         ),
         (plot(Workload::W13, "w13-load.svg", "Lateness of 99 in 100, by load"), by_load(results)),
         (
+            plot(Workload::W14, "w14-threads.svg", "Timers of very many threads"),
+            bars(
+                results,
+                &[
+                    (Workload::W14, "ns", "ns per call"),
+                    (Workload::W14, "p99_ms", "ms that 99 in 100 are late at most"),
+                ],
+            ),
+        ),
+        (
             plot(Workload::W17, "w17-threads.svg", "Futures: a timeout made, polled and dropped"),
             by_producers(results, Workload::W17, "ns"),
         ),

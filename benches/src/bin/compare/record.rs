@@ -40,6 +40,8 @@ pub(crate) enum Workload {
     W12,
     /// W8 at a given rate, from low to high.
     W13,
+    /// Timers of very many threads.
+    W14,
     /// Futures: made, moved, polled.
     W17,
     /// Two actors, one message.
@@ -55,9 +57,9 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const TIMERS: [Self; 13] = {
+    pub(crate) const TIMERS: [Self; 14] = {
         use Workload::*;
-        [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W11, W12, W13]
+        [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W11, W12, W13, W14]
     };
     /// Whether the workload needs a duration: with a duration of zero, timers would have no delay.
     pub(crate) fn lasts(self) -> bool {
@@ -66,9 +68,9 @@ impl Workload {
     }
     /// Those without repeats.
     #[cfg(feature = "peers")]
-    pub(crate) const ONE_SHOTS: [Self; 12] = {
+    pub(crate) const ONE_SHOTS: [Self; 13] = {
         use Workload::*;
-        [W1, W2, W2b, W3, W4, W5, W7, W8, W9, W11, W12, W13]
+        [W1, W2, W2b, W3, W4, W5, W7, W8, W9, W11, W12, W13, W14]
     };
     /// Those in which every timer is held until it is cancelled or all is over: for peers that
     /// cannot let a timer fire that nobody holds, and do not tell when it has.

@@ -7,6 +7,7 @@ mod futures;
 mod idle;
 pub(crate) mod lateness;
 pub(crate) mod load_curve;
+pub(crate) mod many_threads;
 mod many_to_one;
 mod mix;
 mod moves;
@@ -45,6 +46,7 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
         Workload::W11 => slow_task::measure::<T>(case, &mut outcome),
         Workload::W12 => moves::measure::<T>(case, &mut outcome),
         Workload::W13 => load_curve::measure::<T>(case, &mut outcome),
+        Workload::W14 => many_threads::measure::<T>(case, &mut outcome),
         _ => {
             outcome.problems.push(format!("{} is not for timers", case.workload));
         }

@@ -34,6 +34,15 @@ pub(super) fn tell_spread(recorder: &Recorder, is_ours: bool, outcome: &mut Outc
     }
 }
 
+/// Tells some of what was told before in milliseconds as well, where it is a matter of those.
+pub(super) fn tell_millis(outcome: &mut Outcome) {
+    for percentile in [50.0, 99.0, 100.0] {
+        if let Some(&micros) = outcome.figures.get(&percentile_name(percentile)) {
+            outcome.set(&format!("p{percentile}_ms"), micros / 1e3);
+        }
+    }
+}
+
 fn tell_all(
     at: impl Fn(f64) -> Option<i64>,
     least: i64,

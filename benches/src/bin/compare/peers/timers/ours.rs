@@ -34,7 +34,7 @@ impl<const TICK_US: u64, const ON_POOL: bool, const SHORT_SLICES: bool> Timers
     const WORKLOADS: &'static [Workload] = match (TICK_US, SHORT_SLICES) {
         (1_000, false) => &Workload::TIMERS,
         // What shorter slices are for: more busy threads than processors.
-        (1_000, true) => &[Workload::W8, Workload::W13],
+        (1_000, true) => &[Workload::W8, Workload::W13, Workload::W14],
         // What a finer tick is for, and what it costs.
         _ => &[Workload::W4, Workload::W5],
     };

@@ -45,7 +45,7 @@ impl Timers for DelayQueueMutex {
     /// another timer.
     const WORKLOADS: &'static [Workload] = {
         use Workload::*;
-        &[W1, W2, W2b, W3, W4, W5, W6, W7, W9, W11, W12]
+        &[W1, W2, W2b, W3, W4, W5, W6, W7, W9, W11, W12, W14]
     };
 
     type Timer = Key;
