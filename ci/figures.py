@@ -79,6 +79,7 @@ ROWS = [
     ("actors: one thread to 10,000, a message", ["A4, fan of actors"], "ns/message", "ns",
      "actors: one thread to 10,000, a message", 0),
     ("actors: a scheduled send, the call", ["A3, scheduled sends"], "ns/call", "ns"),
+    ("actors: a message that restarts a timer", ["A5, a timer restarted"], "ns/message", "ns"),
     ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", "actors: a spawn", 0),
     ("actors: memory of an idle one", ["A6, a million actors"], "bytes/actor", "bytes"),
 ]
@@ -103,7 +104,7 @@ PRODUCERS = ("1 producer", "2 producers", "4 producers")
 # here. The first one decides which peers are kept. Where nothing is kept, the figures in short have
 # the one that matters.
 SHORT = dict.fromkeys(
-    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W11 W12 W13 W14 W17 A1 A2 A3 A4 A6").split(), []
+    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W11 W12 W13 W14 W17 A1 A2 A3 A4 A5 A6").split(), []
 ) | {
     "W1": of("W1, schedule", PRODUCERS, "ns/op") + [
         ("W1, schedule: 1 producer", name, name) for name in ("settled", "warm", "bytes/timer")
@@ -129,6 +130,9 @@ SHORT = dict.fromkeys(
     "W17": of("W17, async", ("1 thread", "2 threads", "4 threads"), "CPU ns: made, polled, dropped")
     + [("W17, async: 1 thread", name, name) for name in ("moved, polled", "polled", "ticked")],
     "A3": [("A3, scheduled sends", name, name) for name in ("ns/call", "p99 µs", "CPU s")],
+    "A5": [
+        ("A5, a timer restarted", name, name) for name in ("ns/message", "CPU ns", "p99 µs")
+    ],
     "A6": [
         ("A6, a million actors", name, name)
         for name in ("ns/spawn", "ns/first message", "ns/end", "bytes/actor")
@@ -245,7 +249,7 @@ def figures_of(table, column, best):
             continue
         if peer in TOKIO:
             own["tokio"] = figure
-        elif peer == POOL or peer.startswith("mini-actor"):
+        elif peer in (POOL, "mini-actor"):
             own["default"] = figure
         elif peer in OURS:
             own["inline"] = figure

@@ -4,7 +4,8 @@ pub(crate) mod behaviour;
 
 use std::time::Duration;
 
-use self::behaviour::{Address, Behaviour, Sends};
+use self::behaviour::{Address, Behaviour, Sends, Session};
+use crate::record::Workload;
 
 /// An actor system under test. All its actors do what [`Behaviour`] says.
 pub(crate) trait Actors: Sync + Sized {
@@ -14,6 +15,8 @@ pub(crate) trait Actors: Sync + Sized {
     const ABOUT: &'static str;
     /// The tick of its timer in microseconds, if it has one.
     const TICK_US: Option<u64>;
+    /// The workloads that it is measured with.
+    const WORKLOADS: &'static [Workload] = &Workload::ACTORS;
     /// Whether a message that comes early is a failure, and not just a figure.
     const IS_OURS: bool = false;
 
@@ -25,6 +28,13 @@ pub(crate) trait Actors: Sync + Sized {
 
     /// Makes an actor with a mailbox that takes any number of messages.
     fn spawn(&self, behaviour: Behaviour<Self::Address>) -> Self::Address;
+
+    /// Makes an actor that restarts a timer of its own with each message, as the system's users do
+    /// it for a session that ends when nothing has come for some time.
+    fn spawn_session(&self, session: Session<Self::Address>) -> Self::Address {
+        let _ = session;
+        unreachable!("the system says that its actors have no timers");
+    }
 
     /// Ends these actors, which are all that there are. It may return before they have ended. Most
     /// end when nobody can reach them any more.

@@ -125,6 +125,17 @@ pub(crate) fn columns(workload: Workload) -> Vec<Column> {
             less("send_ns", "ns/send"),
             less("faults", "faults"),
         ],
+        Workload::A5 => vec![
+            less("ns", "ns/message"),
+            // Of all threads: where the sender is the slowest, the time does not show the timers.
+            less("cpu_ns", "CPU ns"),
+            less("send_ns", "ns/send"),
+            // Of the timers, at the end.
+            less("p99_us", "p99 µs"),
+            less("p100_us", "max µs"),
+            less("early", "early"),
+            less("faults", "faults"),
+        ],
         Workload::A6 => vec![
             less("ns", "ns/spawn"),
             less("first_ns", "ns/first message"),
@@ -167,6 +178,7 @@ pub(crate) fn title(workload: Workload) -> &'static str {
         Workload::A2 => "A2, many to one",
         Workload::A3 => "A3, scheduled sends",
         Workload::A4 => "A4, fan of actors",
+        Workload::A5 => "A5, a timer restarted",
         Workload::A6 => "A6, a million actors",
     }
 }

@@ -49,7 +49,7 @@ impl Peer {
             name: A::NAME,
             about: A::ABOUT,
             tick_us: A::TICK_US,
-            workloads: &Workload::ACTORS,
+            workloads: A::WORKLOADS,
             measure: workload::measure_actors::<A>,
         }
     }

@@ -142,6 +142,8 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
             Workload::A2 => case(4, scaled(1_000_000), 0),
             Workload::A3 => case(1, scaled(1_000_000), millis(2_000)),
             Workload::A4 => case(1, scaled(1_000_000), 0),
+            // Long enough for a busy machine: no timer is to end before the next message.
+            Workload::A5 => case(1, scaled(1_000_000), lasting(5_000, 2_000)),
             Workload::A6 => case(1, scaled(1_000_000), rest),
         }
     }

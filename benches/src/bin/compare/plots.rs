@@ -123,6 +123,10 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
                 ],
             ),
         ),
+        (
+            plot(Workload::A5, "a5-timers.svg", "Actors: a timer restarted with each message"),
+            bars(results, &[(Workload::A5, "ns", "ns per message")]),
+        ),
     ];
     let mut drawn = Vec::new();
     for (plot, drawing) in all {

@@ -52,6 +52,8 @@ pub(crate) enum Workload {
     A3,
     /// One producer, many actors.
     A4,
+    /// A timer is restarted with each message.
+    A5,
     /// Very many actors.
     A6,
 }
@@ -64,7 +66,7 @@ impl Workload {
     /// Whether the workload needs a duration: with a duration of zero, timers would have no delay.
     pub(crate) fn lasts(self) -> bool {
         use Workload::*;
-        matches!(self, W3 | W4 | W5 | W6 | W8 | W11 | W13 | A3)
+        matches!(self, W3 | W4 | W5 | W6 | W8 | W11 | W13 | A3 | A5)
     }
     /// Those without repeats.
     #[cfg(feature = "peers")]
@@ -80,7 +82,16 @@ impl Workload {
         [W1, W2, W2b, W3, W4, W5, W7, W9, W11, W12]
     };
     pub(crate) const FUTURES: [Self; 1] = [Self::W17];
-    pub(crate) const ACTORS: [Self; 5] = [Self::A1, Self::A2, Self::A3, Self::A4, Self::A6];
+    pub(crate) const ACTORS: [Self; 6] = {
+        use Workload::*;
+        [A1, A2, A3, A4, A5, A6]
+    };
+    /// Those without timers of an actor's own.
+    #[cfg(feature = "peers")]
+    pub(crate) const ACTORS_WITHOUT_TIMERS: [Self; 5] = {
+        use Workload::*;
+        [A1, A2, A3, A4, A6]
+    };
 
     pub(crate) fn is_actors(self) -> bool {
         Self::ACTORS.contains(&self)
@@ -125,8 +136,8 @@ pub(crate) struct Case {
     pub(crate) producers: u64,
     /// Operations in all.
     pub(crate) n: u64,
-    /// How long the workload lasts, where it is a matter of time; in W8 the mean delay; where
-    /// memory is looked at: how long it rests before that.
+    /// How long the workload lasts, where it is a matter of time; in W8 the mean delay, in A5 the
+    /// timer's; where memory is looked at: how long it rests before that.
     pub(crate) millis: u64,
 }
 

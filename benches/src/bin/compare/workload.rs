@@ -18,6 +18,7 @@ mod producers;
 mod schedule;
 mod schedule_cancel;
 mod scheduled_sends;
+mod sessions;
 mod slow_task;
 mod steady;
 mod timeouts;
@@ -74,6 +75,7 @@ pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
         Workload::A2 => many_to_one::measure::<A>(case, &mut outcome),
         Workload::A3 => scheduled_sends::measure::<A>(case, &mut outcome),
         Workload::A4 => fan::measure::<A>(case, &mut outcome),
+        Workload::A5 => sessions::measure::<A>(case, &mut outcome),
         Workload::A6 => population::measure::<A>(case, &mut outcome),
         _ => outcome.problems.push(format!("{} is not for actors", case.workload)),
     }

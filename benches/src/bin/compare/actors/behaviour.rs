@@ -21,6 +21,8 @@ pub(crate) enum Message<A> {
     Meet(Box<A>),
     /// Is sent back with one less, until none is left.
     Hit(u64),
+    /// To a session: its timer has fired.
+    Silence,
 }
 
 // `derive` would ask for addresses that can be shown.
@@ -99,7 +101,47 @@ impl<A: Address> Behaviour<A> {
                 let other = self.other.as_ref().expect("players meet before they play");
                 other.tell(Message::Hit(left - 1));
             }
+            Message::Silence => unreachable!("only a session has a timer"),
         }
+    }
+}
+
+/// The state of an actor that restarts a timer with each message.
+pub(crate) struct Session<A> {
+    adding: Behaviour<A>,
+    /// How long the timer runs.
+    silence: Duration,
+    /// When it is to fire, in the recorder's time, at the earliest; known when all messages have
+    /// come, so that the clock is read once for all of them.
+    due: u64,
+    ended: &'static Recorder,
+}
+
+impl<A: Address> Session<A> {
+    /// Receives what `adding` does, and then tells the recorder how late its timer is.
+    pub(crate) fn new(adding: Behaviour<A>, silence: Duration, ended: &'static Recorder) -> Self {
+        // One that fires before is early, whenever that is.
+        Self { adding, silence, due: i64::MAX as u64, ended }
+    }
+
+    /// How long its timer runs.
+    pub(crate) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// Called with each message, and with [`Message::Silence`] when the timer fires. Says how long
+    /// the timer is to run from now, which is restarted then.
+    #[inline]
+    pub(crate) fn receive(&mut self, message: Message<A>) -> Option<Duration> {
+        if let Message::Silence = message {
+            self.ended.due_at_nanos(self.due).call();
+            return None;
+        }
+        self.adding.receive(message);
+        if self.adding.left == 0 {
+            self.due = self.ended.nanos(Instant::now() + self.silence);
+        }
+        Some(self.silence)
     }
 }
 
@@ -135,5 +177,37 @@ impl Sends {
             schedule(delay, message);
         }
         start.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Nowhere;
+
+    impl Address for Nowhere {
+        fn tell(&self, _: Message<Self>) {}
+    }
+
+    /// How many timers of a session of two messages are early.
+    fn early(messages: u64) -> u64 {
+        static TOTAL: AtomicU64 = AtomicU64::new(0);
+        let (done, ended) = (Recorder::burst(1), Recorder::lateness(1));
+        let adding = Behaviour::<Nowhere>::adding(2, &TOTAL, done);
+        let silence = Duration::ZERO;
+        let mut session = Session::new(adding, silence, ended);
+        for number in 1..=messages {
+            assert_eq!(session.receive(Message::Add(number)), Some(silence));
+        }
+        assert_eq!(session.receive(Message::Silence), None);
+        assert_eq!(ended.calls(), 1);
+        ended.early()
+    }
+
+    #[test]
+    fn a_timer_of_a_session_that_fires_between_two_messages_is_early() {
+        assert_eq!([1, 2].map(early), [1, 0]);
     }
 }

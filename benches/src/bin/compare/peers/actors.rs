@@ -8,7 +8,11 @@ use crate::peer::Peer;
 
 /// All of them, ours first.
 pub(super) fn all() -> Vec<Peer> {
-    let all = vec![Peer::actors::<ours::Mini<false>>(), Peer::actors::<ours::Mini<true>>()];
+    let all = vec![
+        Peer::actors::<ours::Mini<false>>(),
+        Peer::actors::<ours::WithReceiveTimeout>(),
+        Peer::actors::<ours::Mini<true>>(),
+    ];
     #[cfg(feature = "peers")]
     let all = [all, others::all()].concat();
     all

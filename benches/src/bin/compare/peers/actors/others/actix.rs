@@ -4,10 +4,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Addr, Arbiter, ArbiterHandle, AsyncContext, Context, Handler, System};
+use actix::{
+    Actor, Addr, Arbiter, ArbiterHandle, AsyncContext, Context, Handler, SpawnHandle, System,
+};
 
 use crate::actors::Actors;
-use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::actors::behaviour::{self, Behaviour, Sends, Session};
 
 /// Scheduled before the actor has its mailbox again.
 const AT_ONCE: usize = 1_000;
@@ -25,7 +27,17 @@ impl behaviour::Address for Address {
     }
 }
 
-pub(crate) struct Node(Behaviour<Address>);
+/// A session is boxed, so that the others are no larger for it.
+pub(crate) enum Node {
+    Plain(Behaviour<Address>),
+    Session(Box<Restarting>),
+}
+
+/// Cancels its timer, and schedules another one.
+pub(crate) struct Restarting {
+    session: Session<Address>,
+    timer: Option<SpawnHandle>,
+}
 
 impl Actor for Node {
     type Context = Context<Self>;
@@ -41,8 +53,19 @@ impl actix::Message for Carried {
 impl Handler<Carried> for Node {
     type Result = ();
 
-    fn handle(&mut self, message: Carried, _: &mut Context<Self>) {
-        self.0.receive(message.0);
+    fn handle(&mut self, message: Carried, context: &mut Context<Self>) {
+        match self {
+            Self::Plain(behaviour) => behaviour.receive(message.0),
+            Self::Session(node) => {
+                if let Some(silence) = node.session.receive(message.0) {
+                    if let Some(before) = node.timer.take() {
+                        context.cancel_future(before);
+                    }
+                    let silent = Carried(behaviour::Message::Silence);
+                    node.timer = Some(context.notify_later(silent, silence));
+                }
+            }
+        }
     }
 }
 
@@ -77,13 +100,14 @@ impl Handler<Schedule> for Node {
 
 impl Actors for Actix {
     const NAME: &'static str = "actix";
-    const ABOUT: &'static str = "actix, all actors on one arbiter's thread; a send is scheduled by \
-                                 the actor itself, with notify_later";
+    const ABOUT: &'static str = "actix, all actors on one arbiter's thread; a send, and the timer \
+                                 of a session, by the actor itself, with notify_later";
     const TICK_US: Option<u64> = Some(1_000);
 
     type Address = Address;
 
     fn start() -> Self {
+        const { assert!(size_of::<Node>() == size_of::<Behaviour<Address>>()) };
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let system = System::new();
@@ -94,7 +118,12 @@ impl Actors for Actix {
     }
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
-        Address(Node::start_in_arbiter(&self.arbiter, move |_| Node(behaviour)))
+        Address(Node::start_in_arbiter(&self.arbiter, move |_| Node::Plain(behaviour)))
+    }
+
+    fn spawn_session(&self, session: Session<Address>) -> Address {
+        let node = Restarting { session, timer: None };
+        Address(Node::start_in_arbiter(&self.arbiter, move |_| Node::Session(Box::new(node))))
     }
 
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {

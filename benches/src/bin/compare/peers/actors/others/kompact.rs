@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kompact::prelude::*;
 
 use crate::actors::Actors;
-use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::actors::behaviour::{self, Behaviour, Sends, Session};
 use crate::runtime;
 
 /// Scheduled before the component looks into its mailbox again.
@@ -78,10 +78,40 @@ impl Node {
     }
 }
 
+/// Cancels its timer, and schedules another one.
+#[derive(ComponentDefinition)]
+pub(crate) struct Restarting {
+    ctx: ComponentContext<Self>,
+    session: Session<Address>,
+    timer: Option<ScheduledTimer>,
+}
+
+ignore_lifecycle!(Restarting);
+
+impl Actor for Restarting {
+    type Message = Carried;
+
+    fn receive_local(&mut self, message: Carried) -> HandlerResult {
+        let Carried::Message(message) = message else {
+            unreachable!("a session schedules nothing but its timer");
+        };
+        if let Some(silence) = self.session.receive(message) {
+            if let Some(before) = self.timer.take() {
+                self.cancel_timer(before);
+            }
+            self.timer = Some(self.schedule_once(silence, |node, _| {
+                node.session.receive(behaviour::Message::Silence);
+                Handled::OK
+            }));
+        }
+        Handled::OK
+    }
+}
+
 impl Actors for Kompact {
     const NAME: &'static str = "kompact";
-    const ABOUT: &'static str = "kompact's components, a thread per core; a send is scheduled by \
-                                 the component itself, with schedule_once";
+    const ABOUT: &'static str = "kompact's components, a thread per core; a send, and a session's \
+                                 timer, by the component itself, with schedule_once";
     const TICK_US: Option<u64> = Some(1_000);
 
     type Address = Address;
@@ -97,6 +127,16 @@ impl Actors for Kompact {
             self.system.create(|| Node { ctx: ComponentContext::uninitialised(), behaviour });
         self.system.start(&component);
         // The system keeps what it has started.
+        Address(component.actor_ref())
+    }
+
+    fn spawn_session(&self, session: Session<Address>) -> Address {
+        let component = self.system.create(|| Restarting {
+            ctx: ComponentContext::uninitialised(),
+            session,
+            timer: None,
+        });
+        self.system.start(&component);
         Address(component.actor_ref())
     }
 

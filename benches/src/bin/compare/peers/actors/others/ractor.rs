@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
 use tokio::runtime::Runtime;
 
 use crate::actors::Actors;
-use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::actors::behaviour::{self, Behaviour, Sends, Session};
 use crate::runtime;
 
 type Message = behaviour::Message<Address>;
@@ -50,10 +51,47 @@ impl Actor for Node {
     }
 }
 
+/// Aborts the task that waits, and starts another one.
+struct Restarting;
+
+struct Restarted {
+    session: Session<Address>,
+    timer: Option<JoinHandle<Result<(), MessagingErr<Message>>>>,
+}
+
+impl Actor for Restarting {
+    type Msg = Message;
+    type State = Restarted;
+    type Arguments = Session<Address>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Message>,
+        session: Session<Address>,
+    ) -> Result<Restarted, ActorProcessingErr> {
+        Ok(Restarted { session, timer: None })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut Restarted,
+    ) -> Result<(), ActorProcessingErr> {
+        if let Some(silence) = state.session.receive(message) {
+            let timer = myself.send_after(silence, || Message::Silence);
+            if let Some(before) = state.timer.replace(timer) {
+                before.abort();
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Actors for Ractor {
     const NAME: &'static str = "ractor";
     const ABOUT: &'static str =
-        "ractor on tokio, a worker per core; a send is scheduled by send_after";
+        "ractor on tokio, a worker per core; a send, and a session's timer, by send_after";
     const TICK_US: Option<u64> = Some(1_000);
 
     type Address = Address;
@@ -64,6 +102,11 @@ impl Actors for Ractor {
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
         let spawned = self.runtime.block_on(Actor::spawn(None, Node, behaviour));
+        Address(spawned.expect("the actor starts").0)
+    }
+
+    fn spawn_session(&self, session: Session<Address>) -> Address {
+        let spawned = self.runtime.block_on(Actor::spawn(None, Restarting, session));
         Address(spawned.expect("the actor starts").0)
     }
 

@@ -13,6 +13,7 @@ use xtra::{Actor, Handler, Mailbox};
 
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::record::Workload;
 use crate::runtime;
 
 type Message = behaviour::Message<Address>;
@@ -54,6 +55,7 @@ impl Actors for Xtra {
     const ABOUT: &'static str = "xtra on tokio with one worker, unbounded mailboxes; a send is \
                                  scheduled by a task with a sleep";
     const TICK_US: Option<u64> = Some(1_000);
+    const WORKLOADS: &'static [Workload] = &Workload::ACTORS_WITHOUT_TIMERS;
 
     type Address = Address;
 
