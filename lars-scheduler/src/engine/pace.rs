@@ -44,13 +44,14 @@ const IN_TIME: u64 = 8_192;
 const LEAST: u64 = 32;
 
 /// The timer thread is late if a task begins this much later than it could have, in nanoseconds:
-/// later than the end of its tick and the window of `coalesce`.
-pub(crate) const LATE: u64 = 2_000_000;
+/// later than the end of its tick and the window of `coalesce`. (With twice this and more silence,
+/// floods were twice as late, and nothing else was faster.)
+pub(crate) const LATE: u64 = 1_000_000;
 /// How many times the cost of an entry the price may be.
 const DEAREST: u64 = 64;
 /// For how long an awake timer thread gives no sign of life before it counts as silent, in
 /// nanoseconds.
-const SILENCE: u64 = 5_000_000;
+const SILENCE: u64 = 3_000_000;
 /// For how long a lane that has asked counts as one of those that share, in nanoseconds.
 const PERIOD: u64 = 20_000_000;
 
@@ -177,7 +178,7 @@ impl Pace {
 
 /// What an entry of this cost costs a producer while the timer thread is so late, or silent.
 fn price_of(cost: u64, late: u64) -> u64 {
-    // (The cost is below 2^32, and so is the other factor: 128 ms.)
+    // (The cost is below 2^32, and so is the other factor: 64 ms.)
     cost * late.min(DEAREST * LATE) / LATE
 }
 

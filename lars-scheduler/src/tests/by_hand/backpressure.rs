@@ -145,7 +145,8 @@ fn a_thread_earns_its_share_at_the_price_of_an_entry() {
     assert_eq!(it.accepted_of(100), 9);
     it.clock.set(it.clock.now() + 1);
     assert_eq!(it.accepted_of(100), 1, "what was left over counts for the next");
-    it.clock.set(it.clock.now() + 10 * CREDIT * price);
+    // (Long enough to earn more, although silence makes entries dearer.)
+    it.clock.set(it.clock.now() + 50 * CREDIT * price);
     assert_eq!(it.accepted_of(10 * CREDIT), CREDIT, "no more is saved up");
 }
 
@@ -348,7 +349,7 @@ fn the_timer_thread_does_not_wait_for_itself_nor_refuse_what_its_tasks_schedule(
 fn a_turn_of_tasks_that_take_long_tells_that_it_is_late_before_it_ends() {
     const TAKES: u64 = 40_000;
     let mut it = with(Backpressure::Refuse);
-    let tasks = 200;
+    let tasks = 4 * LATE / TAKES;
     for number in 0..tasks {
         let (clock, handle) = (it.clock.clone(), it.handle.clone());
         let task = move || {
