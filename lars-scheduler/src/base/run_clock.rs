@@ -457,13 +457,7 @@ impl RunClock {
         let Some(why) = &mut self.why else { return false };
         why.journal.ran((began, now), tasks.clone().map(|(whose, _)| whose));
         let Some(found) = &mut why.found else { return false };
-        let limit = late.limit();
-        for (_, nanos) in tasks.filter(|&(_, nanos)| nanos > limit) {
-            let nanos = began.saturating_sub(late.promised(began - nanos));
-            if nanos > late.bound {
-                found.add(nanos);
-            }
-        }
+        late.count(began, tasks.map(|(_, nanos)| nanos), found);
         if why.journal.stands(now).is_some() {
             return false;
         }

@@ -155,22 +155,23 @@ impl Journal {
         let (each, mut rest) = ((to - from) / count, (to - from) % count);
         let piece = self.piece(from, to);
         // In a burst those that follow each other are often alike.
-        let mut alike: Option<Share> = None;
+        let mut alike: Option<((usize, usize), Share)> = None;
         for whose in tasks {
-            let nanos = each + std::mem::take(&mut rest);
+            let (key, nanos) = (whose.key(), each + std::mem::take(&mut rest));
             match &mut alike {
-                Some(share) if share.whose.key() == whose.key() => {
+                Some((same, share)) if *same == key => {
                     share.nanos += nanos;
                     share.runs += 1;
                 }
                 _ => {
-                    if let Some(done) = alike.replace(Share { whose, nanos, runs: 1 }) {
+                    let new = (key, Share { whose, nanos, runs: 1 });
+                    if let Some((_, done)) = alike.replace(new) {
                         piece.add(done);
                     }
                 }
             }
         }
-        if let Some(last) = alike {
+        if let Some((_, last)) = alike {
             piece.add(last);
         }
     }

@@ -176,8 +176,29 @@ impl Lateness {
 
     /// By when a task of this deadline should begin.
     pub(crate) fn promised(&self, deadline: u64) -> u64 {
-        let tick = self.tick.at_or_after(deadline);
-        self.tick.start_of(tick).saturating_add(self.coalesce)
+        self.end_of_tick(deadline).saturating_add(self.coalesce)
+    }
+
+    fn end_of_tick(&self, deadline: u64) -> u64 {
+        self.tick.start_of(self.tick.at_or_after(deadline))
+    }
+
+    /// Counts those that were late when they began `now`, of so many nanoseconds after their
+    /// deadlines.
+    pub(crate) fn count(&self, now: u64, after: impl Iterator<Item = u64>, found: &mut Found) {
+        let limit = self.limit();
+        // Those that follow each other are often of one tick.
+        let mut end = 0;
+        for nanos in after.filter(|&nanos| nanos > limit) {
+            let deadline = now - nanos;
+            if deadline > end || end - deadline >= self.tick.nanos() {
+                end = self.end_of_tick(deadline);
+            }
+            let late = now.saturating_sub(end.saturating_add(self.coalesce));
+            if late > self.bound {
+                found.add(late);
+            }
+        }
     }
 }
 
