@@ -263,7 +263,7 @@ impl RunClock {
         self.left -= 1;
         let late = self.now.saturating_sub(deadline);
         self.note(task.whose(), late);
-        if late > reporter.late_limit() && !self.explained {
+        if !self.explained && late > reporter.late_limit() {
             self.is_late(task.whose(), deadline, reporter);
         }
         late

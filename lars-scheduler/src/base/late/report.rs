@@ -151,16 +151,15 @@ impl Found {
     /// The same, counted.
     pub(crate) fn new(who: Culprit, late: u64, parts: Parts) -> Self {
         let mut new = Self::explained(who, late, parts);
-        new.add(late);
+        new.add(1, late, late);
         new
     }
 
-    /// Counts something that it explains.
-    #[inline]
-    pub(crate) fn add(&mut self, late: u64) {
-        self.count += 1;
-        self.time = self.time.saturating_add(late);
-        self.longest = self.longest.max(late);
+    /// Counts so many that it explains, late by so much together, and by at most so much.
+    fn add(&mut self, count: u64, time: u64, longest: u64) {
+        self.count += count;
+        self.time = self.time.saturating_add(time);
+        self.longest = self.longest.max(longest);
     }
 }
 
@@ -187,6 +186,7 @@ impl Lateness {
     /// deadlines.
     pub(crate) fn count(&self, now: u64, after: impl Iterator<Item = u64>, found: &mut Found) {
         let limit = self.limit();
+        let (mut count, mut time, mut longest) = (0, 0_u64, 0);
         // Those that follow each other are often of one tick.
         let mut end = 0;
         for nanos in after.filter(|&nanos| nanos > limit) {
@@ -196,9 +196,12 @@ impl Lateness {
             }
             let late = now.saturating_sub(end.saturating_add(self.coalesce));
             if late > self.bound {
-                found.add(late);
+                count += 1;
+                time = time.saturating_add(late);
+                longest = longest.max(late);
             }
         }
+        found.add(count, time, longest);
     }
 }
 
