@@ -17,6 +17,7 @@ use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 use crate::callback::{Callback, Recorder};
+use crate::record::Workload;
 use crate::runtime;
 use crate::timers::{LIMIT, Producer, Timers};
 
@@ -80,6 +81,11 @@ impl Timers for DelayQueueChannel {
     const NAME: &'static str = "delay-queue-channel";
     const ABOUT: &'static str =
         "tokio-util's DelayQueue, owned by a task behind an unbounded tokio channel";
+    /// (W14 was not done within three minutes.)
+    const WORKLOADS: &'static [Workload] = {
+        use Workload::*;
+        &[W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W11, W12, W13]
+    };
     const TICK_US: Option<u64> = Some(1_000);
 
     type Timer = u64;
