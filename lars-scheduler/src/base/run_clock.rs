@@ -382,11 +382,12 @@ impl RunClock {
     #[inline]
     fn close(&mut self, now: u64, reporter: &Reporter) -> u64 {
         if self.noted == 0 {
-            self.now = now;
             if self.explained && !self.still_stands(now) {
+                self.now = self.now.max(now);
                 self.tell_found(reporter);
+                return self.now;
             }
-            return self.now;
+            return now;
         }
         let took = now.saturating_sub(self.now);
         let on = match self.thread {
