@@ -157,11 +157,6 @@ def data(workload):
     return ROOT / "docs" / "data" / f"{workload.lower()}.csv"
 
 
-def measured():
-    """The workloads there is data of. A new one has an empty place in the page until then."""
-    return [workload for workload in SHORT if data(workload).exists()]
-
-
 def take(page):
     """Moves the full tables that `compare page` wrote into docs/data."""
     for workload in SHORT:
@@ -186,7 +181,7 @@ def take(page):
 def tables():
     """The rows of each table, by its title with and without the size."""
     found = {}
-    for workload in measured():
+    for workload in SHORT:
         own = {}
         with data(workload).open(newline="") as file:
             for row in csv.DictReader(file):
@@ -227,7 +222,7 @@ def short(found, workload):
 
 def shortened(page, found):
     """The page with the short tables between its marks; the plots stay."""
-    for workload in measured():
+    for workload in SHORT:
         begin, old, end = block(workload).search(page).groups()
         plots = "".join(line + "\n\n" for line in old.splitlines() if line.startswith("!["))
         new = begin + plots + short(found, workload) + end

@@ -505,8 +505,9 @@ impl Builder {
     }
 
     /// Calls `hook` with what was late and why, on the thread on which it was late, after it has
-    /// run; on an executor that is not ours, just before. For an inline task that is the timer
-    /// thread, where a hook holds up all timers. Nothing calls it without
+    /// run; on an executor that is not ours, just before. Where much is late it is called once for
+    /// many ([`Late::count`]), up to a quarter of the bound after the first has run. For an inline
+    /// task that is the timer thread, where a hook holds up all timers. Nothing calls it without
     /// [`explain_late`](Self::explain_late). A hook that panics does no harm.
     pub fn on_late(mut self, hook: impl Fn(&Late<'_>) + Send + Sync + 'static) -> Self {
         self.late_hook = Some(Box::new(hook));

@@ -552,6 +552,21 @@ mod tests {
     }
 
     #[test]
+    fn tasks_of_one_identity_are_added_up_however_they_alternate() {
+        let mut journal = journal();
+        let one = whose();
+        let kept = [1];
+        let other = RawTask::new(move || assert_eq!(kept, [1]), Label::default()).whose();
+        journal.ran((0, 605), [one, one, other, one, other, other].into_iter());
+        let [Some(first), Some(second), None, None] = journal.notes.pieces[0].shares else {
+            panic!("{:?}", journal.notes.pieces);
+        };
+        // (What rounding leaves belongs to the first.)
+        assert_eq!((first.whose.key(), first.nanos, first.runs), (one.key(), 305, 3));
+        assert_eq!((second.whose.key(), second.nanos, second.runs), (other.key(), 300, 3));
+    }
+
+    #[test]
     fn the_machine_takes_from_sleeps_first_and_never_more_than_there_is() {
         let mut journal = journal();
         journal.slept(0, 1_000, 3_000);

@@ -41,7 +41,7 @@ pub struct Late<'a> {
     /// tick, and [`Builder::coalesce`](crate::Builder::coalesce).
     pub lateness: Duration,
     /// For how many it stands: those that were late by the same reading of the clock, or, where
-    /// much is late, in the same quarter of the bound.
+    /// much is late, within a quarter of the bound.
     pub count: u64,
     /// Why. They add up to the lateness; the largest comes first.
     pub shares: &'a [LateShare],
@@ -182,8 +182,8 @@ impl Lateness {
         self.tick.start_of(self.tick.at_or_after(deadline))
     }
 
-    /// Counts those that were late when they began `now`, of so many nanoseconds after their
-    /// deadlines.
+    /// Counts those that were late of tasks that began `now`: each of them `after` its deadline by
+    /// so many nanoseconds.
     pub(crate) fn count(&self, now: u64, after: impl Iterator<Item = u64>, found: &mut Found) {
         let limit = self.limit();
         let (mut count, mut time, mut longest) = (0, 0_u64, 0);
@@ -318,5 +318,30 @@ impl fmt::Display for Shares<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(lars_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_late_task_counts_from_the_end_of_its_own_tick_and_the_window() {
+        const NOW: u64 = 1_000_000;
+        let tick = Tick::new(Duration::from_nanos(1_000)).unwrap();
+        let late = Lateness::new(5_000, tick, 300, None);
+        // Of one tick, of others before and after it, on its ends, and some that are not late.
+        let deadlines = [
+            400_100, 400_999, 401_000, 400_000, 900_000, 7, 0, 993_700, 993_701, 994_000, 994_001,
+            994_701, NOW,
+        ];
+        let promised = deadlines.map(|at| NOW.saturating_sub(late.promised(at)));
+        let expected: Vec<_> = promised.into_iter().filter(|&by| by > 5_000).collect();
+        assert_eq!(expected.len(), 10);
+        let mut found = Found::explained(Culprit::Nobody, 1, Parts::default());
+        late.count(NOW, deadlines.into_iter().map(|at| NOW - at), &mut found);
+        assert_eq!(found.count, expected.len() as u64);
+        assert_eq!(found.time, expected.iter().sum());
+        assert_eq!(found.longest, NOW - 300);
     }
 }
