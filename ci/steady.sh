@@ -6,12 +6,15 @@
 #     ci/steady.sh                        every binary, 200 runs of each of the three kinds
 #     ci/steady.sh 50                     50 of each
 #     ci/steady.sh 200 mini-actor         the binaries whose name (package/target) contains this
+#     ci/steady.sh 200 doc:               the examples of the documentation
 #     HELD=0 ALONE=0 ci/steady.sh         only beside busy processes
 #     TOGETHER=6 ALONE=0 ci/steady.sh     six runs at a time beside them, which takes less time
 #     ALONE=0 BUSY=0 ci/steady.sh 10      only held up, which finds most in the least time
 #
-# PostgreSQL's tests are among them. A run that takes more than LIMIT seconds (600) has failed. The
-# output of each failed run stays in target/steady; the exit status is 1 if there is one.
+# PostgreSQL's tests are among them, and the examples of the documentation (`doc:`), which need the
+# nightly toolchain: only there can a test runner be kept. A run that takes more than LIMIT seconds
+# (600) has failed. The output of each failed run stays in target/steady; the exit status is 1 if
+# there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-200}
@@ -36,17 +39,33 @@ for line in sys.stdin:
         print(sys.argv[1] + folder.name + "/" + target["name"], folder, built["executable"])
 ' "$prefix"
 }
+# The examples of the documentation of a package, which run as many of them as one program holds.
+examples() {
+    local kept=$out/doc/$1
+    RUSTDOCFLAGS="-Zunstable-options --persist-doctests $kept" \
+        CARGO_TARGET_DIR=$out/nightly cargo +nightly test --quiet --doc --all-features -p "$1" >&2
+    find "$kept" -name rust_out | sort | while read -r path; do
+        echo "doc:$1/$(basename "$(dirname "$path")") $PWD/$1 $path"
+    done
+}
 # A copy of each, so that the tree can be built meanwhile.
 mkdir "$out/bin"
-{
-    prefix="" binaries
-    prefix="actors:" binaries -p lars-durable --features actors,test-kit --test it
-    prefix="postgres:" binaries -p lars-durable --features postgres,actors,__tls --lib
-    prefix="postgres:" binaries -p lars-top --features durable --test it
-} | grep -F -- "$only" | while read -r name folder path; do
-    cp "$path" "$out/bin"
-    echo "$name $folder $out/bin/$(basename "$path")"
-done >"$out/binaries"
+if [[ $only != doc:* ]]; then
+    {
+        prefix="" binaries
+        prefix="actors:" binaries -p lars-durable --features actors,test-kit --test it
+        prefix="postgres:" binaries -p lars-durable --features postgres,actors,__tls --lib
+        prefix="postgres:" binaries -p lars-top --features durable --test it
+    } | while read -r name folder path; do
+        if [[ $name == *"$only"* ]]; then
+            cp "$path" "$out/bin"
+            echo "$name $folder $out/bin/$(basename "$path")"
+        fi
+    done >"$out/binaries"
+fi
+for package in lars-{base,scheduler,jobs,bridges,durable,top,web} mini-actor examples; do
+    if [[ doc:$package == *"$only"* ]]; then examples "$package"; fi
+done >>"$out/binaries"
 
 # One run. What it printed stays only if it failed.
 run() {
@@ -54,6 +73,7 @@ run() {
     export CARGO_MANIFEST_DIR=$folder
     cd "$folder"
     local log=$OUT/$how-${name//\//-}-$number.log begun=$SECONDS status=0
+    export RUSTDOC_DOCTEST_BIN_PATH=$path
     LD_PRELOAD=${HOLD_UP:-} timeout "$LIMIT" "$path" >"$log" 2>&1 || status=$?
     echo "$how $name $status $((SECONDS - begun))" >>"$OUT/results"
     if ((status == 0)); then

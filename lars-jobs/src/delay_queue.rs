@@ -10,14 +10,12 @@
 //! use std::time::Duration;
 //!
 //! let retries = DelayQueue::new();
-//! retries.put("second", Duration::from_millis(20))?;
-//! retries.put("first", Duration::from_millis(10))?;
-//! let obsolete = retries.put("never", Duration::from_millis(15))?;
-//! assert_eq!(retries.remove(obsolete), Some("never"));
+//! let later = retries.put("later", Duration::from_secs(3600))?;
+//! retries.put("soon", Duration::from_millis(10))?;
 //!
-//! assert_eq!(retries.poll(), None); // nothing is due yet
-//! assert_eq!(retries.take()?, "first");
-//! assert_eq!(retries.take()?, "second");
+//! assert_eq!(retries.take()?, "soon"); // waits until it is due
+//! assert_eq!(retries.poll(), None); // the other is not
+//! assert_eq!(retries.remove(later), Some("later"));
 //! # Ok(()) }
 //! ```
 //!
@@ -338,8 +336,8 @@ impl<T> DelayQueue<T> {
     ///
     /// let scheduler = LightArrayRevolverScheduler::new()?;
     /// let queue = DelayQueue::new();
-    /// queue.put(2, Duration::from_millis(2))?;
     /// queue.put(1, Duration::from_millis(1))?;
+    /// queue.put(2, Duration::from_millis(2))?;
     /// let items = queue.stream(&scheduler);
     /// assert_eq!(futures::executor::block_on(items.take(2).collect::<Vec<_>>()), [Ok(1), Ok(2)]);
     /// # Ok(()) }

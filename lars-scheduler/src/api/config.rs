@@ -485,9 +485,12 @@ impl Builder {
     ///     .explain_late(ms(2))
     ///     .on_late(move |late| drop(sender.send((late.who.clone(), late.shares.to_vec()))))
     ///     .build()?;
-    /// let slow = Task::new(move || thread::sleep(ms(50))).named("slow");
-    /// scheduler.schedule_once(ms(10), slow)?;
-    /// scheduler.schedule_once(ms(15), Task::new(|| ()).named("heartbeat"))?;
+    /// let timers = scheduler.handle();
+    /// let slow = move || {
+    ///     let _ = timers.schedule_once(ms(5), Task::new(|| ()).named("heartbeat"));
+    ///     thread::sleep(ms(50));
+    /// };
+    /// scheduler.schedule_once(ms(10), Task::new(slow).named("slow"))?;
     ///
     /// let (who, shares) = late.recv()?;
     /// let name = |who: &Who| who.task().and_then(|task| task.name());

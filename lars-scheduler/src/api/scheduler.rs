@@ -60,7 +60,7 @@ const MANY: usize = 64;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let scheduler = LightArrayRevolverScheduler::new()?;
-/// let retry = scheduler.schedule_once(Duration::from_millis(500), || println!("retry"))?;
+/// let retry = scheduler.schedule_once(Duration::from_secs(30), || println!("retry"))?;
 /// assert!(retry.cancel()); // it will never run
 /// let report = scheduler.close()?;
 /// assert_eq!(report.ran, 0);

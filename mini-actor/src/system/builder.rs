@@ -193,8 +193,12 @@ impl Builder {
     /// struct Sleeper;
     /// impl Actor for Sleeper {
     ///     type Message = Duration;
-    ///     fn receive(&mut self, time: Duration, _: &mut Context<Self>) {
-    ///         thread::sleep(time);
+    ///     fn receive(&mut self, time: Duration, ctx: &mut Context<Self>) {
+    ///         if !time.is_zero() {
+    ///             let soon = Duration::from_millis(10);
+    ///             ctx.timers().start_single("heartbeat", soon, Duration::ZERO).unwrap();
+    ///             thread::sleep(time); // nobody receives the heartbeat meanwhile
+    ///         }
     ///     }
     /// }
     ///
@@ -204,7 +208,6 @@ impl Builder {
     ///     .on_late(move |late| drop(sender.send((late.who.to_string(), late.shares.to_vec()))))
     ///     .build()?;
     /// let sleeper = system.spawn("sleeper", || Sleeper)?;
-    /// let _ = system.scheduler().schedule_once(ms(10), &sleeper, ms(0))?;
     /// sleeper.tell(ms(100))?;
     ///
     /// let (who, shares) = late.recv()?;
