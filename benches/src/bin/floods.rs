@@ -35,6 +35,9 @@ struct Options {
     /// What the builder is told.
     #[arg(long, value_enum, default_value = "wait")]
     backpressure: Choice,
+    /// Say why timers were late, after each line: by more than a millisecond.
+    #[arg(long)]
+    explain: bool,
     /// One measurement, in this process.
     #[arg(long, hide = true, value_enum)]
     here: Option<Executor>,
@@ -106,7 +109,9 @@ fn main() -> Result<(), AnyError> {
             let name = |it: &Executor| format!("{it:?}").to_lowercase();
             let flood = flood.to_possible_value().ok_or("every flood has a name")?;
             let choice = options.backpressure.to_possible_value().ok_or("and every choice")?;
+            let explain = options.explain.then_some("--explain");
             let status = Command::new(std::env::current_exe()?)
+                .args(explain)
                 .args(["--here", &name(executor), "--floods", flood.get_name()])
                 .args(["--seconds", &options.seconds.to_string()])
                 .args(["--backpressure", choice.get_name()])
@@ -125,6 +130,8 @@ fn measure(flood: Flood, executor: Executor, options: &Options) -> Result<(), An
         Choice::Refuse => lars_scheduler::Backpressure::Refuse,
         Choice::Off => lars_scheduler::Backpressure::Off,
     });
+    let builder =
+        if options.explain { builder.explain_late(Duration::from_millis(1)) } else { builder };
     let scheduler = match executor {
         Executor::Pool => builder.build()?,
         Executor::Inline => builder.inline().build()?,
@@ -162,6 +169,9 @@ fn measure(flood: Flood, executor: Executor, options: &Options) -> Result<(), An
         bystander.waited,
         last + 1,
     );
+    if options.explain {
+        print!("{}", scheduler.lateness());
+    }
     // (What is pending is not waited for.)
     std::process::exit(0);
 }
