@@ -440,11 +440,14 @@ impl Notes {
     fn charge_unnoted(&self, (from, to): (u64, u64), nanos: u64, view: View, parts: &mut Parts) {
         let mut left = nanos;
         if matches!(view, View::Timer) {
-            for shut in self.gates.iter().rev() {
+            // (They are in the order of their ends. This is asked for each piece.)
+            for shut in self.gates.iter().rev().take_while(|shut| shut.to > from) {
                 let both = shut.to.min(to).saturating_sub(shut.from.max(from)).min(left);
-                let thread = shut.thread.clone().map(|name| Culprit::Who(Who::Thread(name)));
-                parts.add(Cause::Gate, thread.unwrap_or(Culprit::Nobody), both);
-                left -= both;
+                if both > 0 {
+                    let thread = shut.thread.clone().map(|name| Culprit::Who(Who::Thread(name)));
+                    parts.add(Cause::Gate, thread.unwrap_or(Culprit::Nobody), both);
+                    left -= both;
+                }
             }
         }
         let cause = match view {
