@@ -39,7 +39,7 @@ for line in sys.stdin:
         print(sys.argv[1] + folder.name + "/" + target["name"], folder, built["executable"])
 ' "$prefix"
 }
-# The examples of the documentation of a package, which run as many of them as one program holds.
+# The examples of a package's documentation: the programs into which rustdoc puts them.
 examples() {
     local kept=$out/doc/$1
     RUSTDOCFLAGS="-Zunstable-options --persist-doctests $kept" \
@@ -66,6 +66,11 @@ fi
 for package in lars-{base,scheduler,jobs,bridges,durable,top,web} mini-actor examples; do
     if [[ doc:$package == *"$only"* ]]; then examples "$package"; fi
 done >>"$out/binaries"
+
+if [ ! -s "$out/binaries" ]; then
+    echo "no binary has '$only' in its name" >&2
+    exit 2
+fi
 
 # One run. What it printed stays only if it failed.
 run() {

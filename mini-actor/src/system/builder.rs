@@ -196,7 +196,7 @@ impl Builder {
     ///     fn receive(&mut self, time: Duration, ctx: &mut Context<Self>) {
     ///         if !time.is_zero() {
     ///             let soon = Duration::from_millis(10);
-    ///             ctx.timers().start_single("heartbeat", soon, Duration::ZERO).unwrap();
+    ///             let _ = ctx.timers().start_single("heartbeat", soon, Duration::ZERO);
     ///             thread::sleep(time); // nobody receives the heartbeat meanwhile
     ///         }
     ///     }

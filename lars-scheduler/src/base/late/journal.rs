@@ -237,7 +237,10 @@ impl Journal {
 
     /// What was due in that time could not be reached, because of a thread.
     pub(crate) fn was_shut_out(&mut self, from: u64, to: u64, thread: Option<Arc<str>>) {
-        keep(&mut self.notes.gates, Shut { from, to, thread });
+        let gates = &mut self.notes.gates;
+        // In the order of their ends, although one may come with a slightly older reading.
+        let to = gates.back().map_or(to, |last| to.max(last.to));
+        keep(gates, Shut { from, to, thread });
     }
 
     /// A moment in which nothing is late: what the kernel has counted up to now explains nothing
@@ -637,6 +640,23 @@ mod tests {
             said(&journal, 0, 4_000),
             [(Cause::TasksBefore, 1_000), (Cause::Gate, 1_500), (Cause::Housekeeping, 1_500)]
         );
+    }
+
+    #[test]
+    fn of_several_shut_gates_each_takes_its_own_time() {
+        let mut journal = journal();
+        // (The clock is read anew for some of them, so one may end a moment before the last did.)
+        for (from, to) in [(100, 300), (900, 1_200), (1_200, 3_000), (2_990, 2_999), (3_500, 3_600)]
+        {
+            journal.was_shut_out(from, to, None);
+        }
+        journal.ran((2_000, 2_400), std::iter::once(whose()));
+        assert!(journal.notes.gates.iter().is_sorted_by_key(|shut| shut.to));
+        assert_eq!(
+            said(&journal, 0, 2_900),
+            [(Cause::TasksBefore, 400), (Cause::Gate, 1_800), (Cause::Housekeeping, 700)]
+        );
+        assert_eq!(said(&journal, 3_100, 4_000), [(Cause::Gate, 100), (Cause::Housekeeping, 800)]);
     }
 
     #[test]
