@@ -290,3 +290,6 @@ impl Meter {
         pace.told.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests;

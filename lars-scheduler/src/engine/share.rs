@@ -115,7 +115,34 @@ impl Core {
             own.grant_up_to(1, now);
             return Answer::GoOn;
         }
-        let (least, most) = NAPS;
-        Answer::Nap(missing.clamp(least, most).max(sharers * NAP_EACH).min(LONGEST_NAP))
+        Answer::Nap(nap_for(missing, sharers))
+    }
+}
+
+/// How long a call sleeps that will have earned what is missing in so long, while so many lanes
+/// ask; in nanoseconds.
+fn nap_for(missing: u64, sharers: u64) -> u64 {
+    let (least, most) = NAPS;
+    missing.clamp(least, most).max(sharers * NAP_EACH).min(LONGEST_NAP)
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nap_is_as_long_as_credit_is_missing_and_longer_if_many_lanes_ask() {
+        let missing_and_sharers = [
+            (1, 1, 50_000),
+            (60_000, 1, 60_000),
+            (2_000_000, 1, 1_000_000),
+            (60_000, 7, 350_000),
+            (2_000_000, 30, 1_500_000),
+            (2_000_000, 300, 15_000_000),
+            (2_000_000, 10_000, 20_000_000),
+        ];
+        for (missing, sharers, nap) in missing_and_sharers {
+            assert_eq!(nap_for(missing, sharers), nap, "{missing} ns, {sharers} lanes");
+        }
     }
 }
