@@ -50,7 +50,7 @@ const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
 /// Once in this many calls the owner of a lane looks for entries that other threads cancelled: it
 /// takes a line that they write from their caches.
-const LOOK: u32 = if CHECKED { 1 } else { 64 };
+pub(crate) const LOOK: u32 = if CHECKED { 1 } else { 64 };
 /// How many timers a thread schedules between two looks for wheels that are not used any more. A
 /// look takes a lock that threads take when they begin and when they end.
 const SEEK: u64 = if CHECKED || cfg!(miri) { 1 } else { 1 << 10 };

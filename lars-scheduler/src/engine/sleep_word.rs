@@ -205,3 +205,66 @@ impl SleepWord {
         model_fence();
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, AtomicUsize};
+
+    /// A word, and how often its alarm was raised.
+    fn word() -> (SleepWord, Arc<AtomicUsize>) {
+        let raised = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&raised);
+        let raise = move || _ = counted.fetch_add(1, Ordering::Relaxed);
+        (SleepWord::new(Alarm::Call(Box::new(raise))), raised)
+    }
+
+    #[test]
+    fn a_sleep_is_ended_once_and_only_by_what_must_be_popped_before_its_end() {
+        let (word, raised) = word();
+        let seen = |pop_by| (word.after_push(pop_by), raised.load(Ordering::Relaxed));
+        assert_eq!(seen(0), (AfterPush::Seen, 0), "it is awake");
+        word.announce_sleep(100);
+        assert_eq!(seen(100), (AfterPush::Seen, 0));
+        assert!(word.stays_asleep());
+        assert_eq!(seen(99), (AfterPush::Seen, 1));
+        assert_eq!(seen(0), (AfterPush::Seen, 1), "it has been woken");
+        assert!(!word.stays_asleep());
+        word.announce_stopped();
+        assert_eq!(seen(0), (AfterPush::Stopped, 1));
+    }
+
+    #[test]
+    fn the_timer_thread_should_be_up_after_the_end_of_its_sleep_and_not_once_it_has_stopped() {
+        let (word, _) = word();
+        assert!(word.is_up(1));
+        word.announce_sleep(100);
+        assert!(!word.is_up(100) && word.is_up(101));
+        word.announce_stopped();
+        assert!(!word.is_up(u64::MAX));
+    }
+
+    #[test]
+    fn a_sleep_until_any_instant_is_neither_awake_nor_stopped() {
+        for instant in [0, 1, FOREVER, u64::MAX] {
+            let (word, _) = word();
+            word.announce_sleep(instant);
+            assert!(word.stays_asleep() && !word.is_stopped(), "until {instant}");
+        }
+        let (word, _) = word();
+        word.announce_stopped();
+        assert!(word.is_stopped());
+    }
+
+    #[test]
+    fn what_an_owner_s_function_holds_may_panic_when_it_is_dropped() {
+        struct Panics;
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
+        let panics = Panics;
+        drop(SleepWord::new(Alarm::Call(Box::new(move || _ = &panics))));
+    }
+}

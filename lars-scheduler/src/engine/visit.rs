@@ -451,6 +451,7 @@ impl Visit {
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
     use std::sync::Barrier;
+    use std::sync::atomic::AtomicPtr;
 
     use super::*;
     use crate::base::identity::Label;
@@ -458,6 +459,7 @@ mod tests {
     use crate::engine::entry::state::Flags;
     use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
     use crate::engine::pace::ENDLESS;
+    use crate::engine::wheel::Advance;
 
     fn lanes() -> Lanes {
         let tick = Tick::new(Tick::MIN).unwrap();
@@ -496,38 +498,106 @@ mod tests {
         assert_eq!(visits.waiting_since(8), NEVER);
     }
 
-    #[test]
-    fn a_lane_waits_until_its_intake_has_been_drained() {
-        let lanes = lanes();
+    /// Pushes so many new entries into the intake of this thread's lane, and adds them to a list.
+    fn push(lanes: &Lanes, many: usize, entries: &mut Vec<AtomicPtr<Entry>>) {
         let own = lanes.of_this_thread();
         let wheel = lanes.wheel_of(own, 0).unwrap();
-        let entries: Vec<_> = (0..=TAKE_OVER)
-            .map(|_| {
-                let entry = Box::into_raw(Box::new(Entry::free(own.lane.number())));
-                // SAFETY: the entry is new, and nobody else has seen it before the push.
-                unsafe {
-                    (*entry).fill(1_000, |task| RawTask::write(task, || (), Label::default()));
-                    (*entry).state.publish(own.lane.number(), Flags::default().local(true));
-                    wheel.intake.push(entry);
-                }
-                entry
-            })
-            .collect();
-        let mut visits = Visits::new();
-        visits.update(&lanes);
-        let since = [6, 7].map(|now| {
-            visits.want_all();
-            visits.enter();
-            visits.begin(at(now), (TAKE_OVER, 0), |_| unreachable!("nothing is freed"));
-            visits.leave();
-            visits.waiting_since(now)
-        });
-        assert_eq!(since, [6, NEVER]);
+        entries.extend((0..many).map(|_| {
+            let entry = Box::into_raw(Box::new(Entry::free(own.lane.number())));
+            // SAFETY: the entry is new, and nobody else has seen it before the push.
+            unsafe {
+                (*entry).fill(1_000, |task| RawTask::write(task, || (), Label::default()));
+                (*entry).state.publish(own.lane.number(), Flags::default().local(true));
+                wheel.intake.push(entry);
+            }
+            AtomicPtr::new(entry)
+        }));
+    }
+
+    /// To be called with all that was pushed.
+    fn free(lanes: Lanes, entries: Vec<AtomicPtr<Entry>>) {
         drop(lanes);
         for entry in entries {
-            // SAFETY: made above, and nobody has it any more. The task owns nothing.
-            drop(unsafe { Box::from_raw(entry) });
+            // SAFETY: made by `push`, and nobody has it any more. The task owns nothing.
+            drop(unsafe { Box::from_raw(entry.into_inner()) });
         }
+    }
+
+    /// Visits all lanes. Returns since when one has been waiting.
+    fn visit_all(visits: &mut Visits, now: u64) -> u64 {
+        visits.want_all();
+        visits.enter();
+        visits.begin(at(now), (TAKE_OVER, 0), |_| unreachable!("nothing is freed"));
+        visits.leave();
+        visits.waiting_since(now)
+    }
+
+    #[test]
+    fn a_lane_waits_until_its_intake_has_been_drained() {
+        let (lanes, mut entries) = (lanes(), Vec::new());
+        push(&lanes, TAKE_OVER + 1, &mut entries);
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        assert_eq!(visit_all(&mut visits, 6), 6);
+        assert!(visits.is_waiting() && visits.have_more());
+        assert_eq!(visits.taken_in, TAKE_OVER as u64);
+        assert_eq!(visit_all(&mut visits, 7), NEVER);
+        assert!(!visits.is_waiting() && !visits.have_more());
+        assert_eq!(visits.taken_in, TAKE_OVER as u64 + 1);
+        free(lanes, entries);
+    }
+
+    #[test]
+    fn one_lane_that_has_more_is_waited_for_although_the_last_one_has_been_drained() {
+        let (lanes, mut entries) = (lanes(), Vec::new());
+        push(&lanes, TAKE_OVER + 1, &mut entries);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(lanes.wheel_of(lanes.of_this_thread(), 0).is_some()));
+        });
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        let _ = visit_all(&mut visits, 6);
+        assert!(visits.len() == 2 && visits.is_waiting() && visits.have_more());
+        free(lanes, entries);
+    }
+
+    #[test]
+    fn a_lane_that_gets_on_has_not_waited_since_before_it_did() {
+        let (lanes, mut entries) = (lanes(), Vec::new());
+        push(&lanes, TAKE_OVER + TAKE_OVER / 2, &mut entries);
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        assert_eq!(visit_all(&mut visits, 6), 6);
+        push(&lanes, 3 * TAKE_OVER, &mut entries);
+        assert_eq!(visit_all(&mut visits, 7), 7, "all is in that was there at 6");
+        assert_eq!(visit_all(&mut visits, 8), 7, "of what was there at 7, not all is in");
+        free(lanes, entries);
+    }
+
+    #[test]
+    fn due_entries_are_detached_once_each_and_as_many_as_there_is_room_for() {
+        let (lanes, mut entries) = (lanes(), Vec::new());
+        push(&lanes, 2, &mut entries);
+        std::thread::scope(|scope| drop(scope.spawn(|| push(&lanes, 2, &mut entries))));
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        visits.want_all();
+        visits.enter();
+        visits.begin(at(2_000), (TAKE_OVER, 0), |_| unreachable!("nothing is freed"));
+        let reached = |wheel: &mut Wheel| wheel.advance(2_000, &mut 100) == Advance::Due;
+        assert!(visits.advance(2_000, reached));
+        let mut due = DueList::new();
+        for (full, detached) in [(1, 1), (3, 3), (100, 4)] {
+            visits.detach_due(&mut due, full);
+            assert_eq!(due.len(), detached);
+        }
+        let mut popped: Vec<_> = std::iter::from_fn(|| due.pop()).collect();
+        let mut pushed: Vec<_> = entries.iter_mut().map(|entry| *entry.get_mut()).collect();
+        popped.sort_unstable();
+        pushed.sort_unstable();
+        assert_eq!(popped, pushed);
+        visits.leave();
+        free(lanes, entries);
     }
 
     #[test]

@@ -20,7 +20,9 @@ use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
 use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Next};
+use crate::engine::entry::Entry;
 use crate::engine::gate::Gate;
+use crate::engine::lane::LOOK;
 use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 use crate::engine::schedule::BACKLOG;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
@@ -119,7 +121,10 @@ impl ByHand {
             capture_spans: false,
             reporter,
         };
-        let pool = Pool::new("by-hand", 1).unwrap();
+        let pool = match &default {
+            DefaultExecutor::Pool(pool) => pool.clone(),
+            _ => Pool::new("by-hand", 1).unwrap(),
+        };
         let executors = Executors { default, pool };
         let clock = Clock::manual(0);
         let wake_ups = Arc::new(AtomicUsize::new(0));
@@ -189,6 +194,14 @@ impl ByHand {
         gate.knock();
         code(self);
         gate.open();
+    }
+
+    /// How many of the entries that have been made are like this.
+    fn entries_that(&self, are: impl Fn(&Entry) -> bool) -> usize {
+        let blocks = self.handle.core().arena.blocks();
+        // SAFETY: blocks live as long as the arena.
+        let entries = blocks.iter().flat_map(|block| unsafe { block.as_ref() }.entries());
+        entries.filter(|&entry| are(entry)).count()
     }
 
     /// How often the timer thread has been woken since the last call.
@@ -262,12 +275,7 @@ fn a_call_sets_a_few_of_the_entries_free_whose_handles_others_dropped_and_all_ar
     }
     elsewhere(move || drop(fired));
     let memory = it.handle.metrics().timer_memory;
-    let unfreed = || {
-        let blocks = it.handle.core().arena.blocks();
-        // SAFETY: blocks live as long as the arena.
-        let entries = blocks.iter().flat_map(|block| unsafe { block.as_ref() }.entries());
-        entries.filter(|entry| entry.state.has_handle()).count()
-    };
+    let unfreed = || it.entries_that(|entry| entry.state.has_handle());
     let mut before = unfreed();
     assert_eq!(before, timers);
     for call in 1..=timers {
@@ -279,6 +287,25 @@ fn a_call_sets_a_few_of_the_entries_free_whose_handles_others_dropped_and_all_ar
         }
     }
     assert_eq!((unfreed(), it.handle.metrics().timer_memory), (0, memory));
+}
+
+#[test]
+fn what_another_thread_cancels_between_its_wheel_and_its_run_is_set_free() {
+    let timers = many(20_000);
+    let mut it = ByHand::new();
+    let cancelled: Vec<_> = (0..timers).map(|_| it.schedule(TICK)).collect();
+    // Some run, and others have left the wheel to do so.
+    let ran = it.turn(TICK);
+    let cancel = || cancelled.into_iter().filter(|timer| timer.cancel()).count();
+    assert_eq!((elsewhere(cancel) + ran, ran > 0), (timers, true));
+    // The owner comes, so it is the owner who finds them.
+    for _ in 0..timers {
+        assert!(it.schedule(9 * TICK).cancel());
+    }
+    while it.sleep() != FOREVER {
+        let _ = it.turn(it.clock.now() + TICK);
+    }
+    assert_eq!(it.entries_that(|entry| entry.state.is_cancelled()), 0);
 }
 
 #[test]
@@ -422,6 +449,21 @@ fn carriers_do_not_pile_up_in_a_lane_while_the_timer_thread_sleeps() {
         assert_eq!(wake_ups.load(Ordering::Relaxed), 0);
         move_nearer(last);
     });
+    assert_eq!(it.wake_ups(), 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs 16,384 timers")]
+fn timers_do_not_pile_up_in_a_channel_while_the_timer_thread_sleeps() {
+    let mut it = ByHand::with_wheel_after(u64::MAX);
+    drop(it.schedule(50 * TICK));
+    assert_eq!((it.turn(0), it.sleep()), (0, 50 * TICK));
+    // (The first one counts.)
+    for _ in 1..BACKLOG - 1 {
+        drop(it.schedule(60 * TICK));
+    }
+    assert_eq!(it.wake_ups(), 0);
+    drop(it.schedule(60 * TICK));
     assert_eq!(it.wake_ups(), 1);
 }
 
@@ -572,6 +614,24 @@ fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "needs thousands of timers")]
+fn the_driver_collects_in_a_lane_whose_owner_comes_and_collects_less_than_others_cancel() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut it = ByHand::new();
+    let timers: Vec<_> = (0..10_000).map(|_| it.schedule(50 * SECOND)).collect();
+    elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
+    it.handle.core().have_collected();
+    for second in 1..=3 {
+        // It comes, so the driver has no reason to think that it has gone.
+        for _ in 0..LOOK {
+            drop(it.schedule(500 * SECOND));
+        }
+        let _ = it.turn(second * SECOND);
+    }
+    assert!(it.sleep() > 50 * SECOND, "nothing is left of what was cancelled");
+}
+
+#[test]
 fn the_driver_is_asked_to_watch_an_owner_before_it_is_woken() {
     let mut it = ByHand::new();
     let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * TICK)).collect();
@@ -660,6 +720,30 @@ impl Tasks {
         self.pool.wait();
         std::mem::take(&mut *self.ran.lock())
     }
+}
+
+#[test]
+fn a_pool_is_stalled_if_all_of_it_has_been_busy_for_more_than_a_second_while_tasks_wait() {
+    const SECOND: u64 = 1_000_000_000;
+    let tasks = Tasks::new(10);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, [0]);
+    assert_eq!((it.turn(0), it.sleep()), (1, FOREVER), "nothing waits for the thread");
+    tasks.schedule(&it, 1..3);
+    assert_eq!((it.turn(0), it.sleep()), (2, SECOND));
+    while tasks.pool.all_busy_since() != Some(0) {
+        yield_now();
+    }
+    let look = |it: &mut ByHand, now| {
+        let _ = it.turn(now);
+        (it.handle.metrics().pool_stalls, it.sleep())
+    };
+    assert_eq!(look(&mut it, SECOND - 1), (0, SECOND), "it is not time");
+    assert_eq!(look(&mut it, SECOND), (0, 2 * SECOND), "busy for a second, and not for more");
+    assert_eq!(look(&mut it, 2 * SECOND), (1, 12 * SECOND));
+    assert_eq!(look(&mut it, 12 * SECOND), (2, 22 * SECOND), "said again, but not all the time");
+    assert_eq!(tasks.finish(&mut it), [0, 1, 2]);
+    assert_eq!(look(&mut it, 22 * SECOND), (2, FOREVER));
 }
 
 #[test]

@@ -288,6 +288,16 @@ fn beyond_max_pending_a_call_is_refused_and_the_task_is_given_back() {
 }
 
 #[test]
+fn a_scheduler_that_is_full_and_has_stopped_says_that_it_has_stopped() {
+    let time = limited(1);
+    let _ = time.schedule_once(ms(1), || ()).unwrap();
+    let pending = time.stop();
+    let refused = time.schedule_once(ms(1), || ()).unwrap_err();
+    assert_eq!(*refused.refusal(), Refusal::Stopped);
+    assert_eq!(pending.wait().len(), 1);
+}
+
+#[test]
 fn a_cancel_gives_the_place_back_at_once() {
     let time = limited(1);
     for round in 0..100 {
