@@ -286,3 +286,6 @@ impl Drop for Chunk {
         self.lose_unclaimed();
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests;
