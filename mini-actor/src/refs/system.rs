@@ -47,6 +47,11 @@ use crate::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct System {
+    /// In one place, because each actor has a clone.
+    parts: Arc<Parts>,
+}
+
+struct Parts {
     registry: Arc<Registry>,
     scheduler: Scheduler,
 }
@@ -54,26 +59,27 @@ pub struct System {
 impl System {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
         let scheduler = Scheduler::new(registry.timers.clone());
-        Self { registry, scheduler }
+        Self { parts: Arc::new(Parts { registry, scheduler }) }
     }
 
+    #[inline]
     pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
+        &self.parts.registry
     }
 
     /// The scheduler for messages to actors of this system.
     pub fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+        &self.parts.scheduler
     }
 
     /// The system's name.
     pub fn name(&self) -> &str {
-        &self.registry.tree.system
+        &self.registry().tree.system
     }
 
     /// A snapshot of the system's counts.
     pub fn metrics(&self) -> SystemMetrics {
-        self.registry.metrics()
+        self.registry().metrics()
     }
 
     /// Why timers' messages were received late, by cause and culprit. Empty unless
@@ -99,12 +105,12 @@ impl System {
     ///
     /// [`Handle::lateness`]: lars_scheduler::Handle::lateness
     pub fn lateness(&self) -> Lateness {
-        self.registry.incidents.late().map(LateMessages::table).unwrap_or_default()
+        self.registry().incidents.late().map(LateMessages::table).unwrap_or_default()
     }
 
     /// The living actor at `path`, if it receives messages of this type.
     pub fn find<M: Send + 'static>(&self, path: &str) -> Option<ActorRef<M>> {
-        ActorRef::of(self.registry.tree.find(path)?)
+        ActorRef::of(self.registry().tree.find(path)?)
     }
 
     /// The actors with the most messages in their mailboxes, at most `limit` of them: the deepest
@@ -137,7 +143,7 @@ impl System {
                 restarts: actor.restarts(),
             },
         };
-        self.registry.tree.deepest(limit).into_iter().map(load).collect()
+        self.registry().tree.deepest(limit).into_iter().map(load).collect()
     }
 
     /// The active timers of the living actor at `path`, in the order in which they were started.
@@ -178,9 +184,9 @@ impl System {
     /// ```
     #[track_caller]
     pub fn timers_of(&self, path: &str, timeout: Duration) -> Option<Ask<Vec<ActorTimer>>> {
-        let actor = self.registry.tree.find(path)?;
+        let actor = self.registry().tree.find(path)?;
         let asked = Arc::clone(&actor);
-        Some(Ask::begin(actor, &self.registry, timeout, |reply, _| {
+        Some(Ask::begin(actor, self.registry(), timeout, |reply, _| {
             let tell = |timers| {
                 // What nobody waits for any more is no dead letter.
                 if reply.is_wanted() {
@@ -194,7 +200,7 @@ impl System {
 
     /// The paths of all living actors, sorted.
     pub fn paths(&self) -> Vec<Arc<str>> {
-        self.registry.tree.paths()
+        self.registry().tree.paths()
     }
 
     /// Calls `hook` with every dead letter from now on, on the thread that discovers it, until the
@@ -205,7 +211,7 @@ impl System {
         &self,
         hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,
     ) -> Subscription {
-        self.registry.dead_letters.subscribe(Arc::new(hook))
+        self.registry().dead_letters.subscribe(Arc::new(hook))
     }
 }
 
@@ -219,4 +225,4 @@ pub struct ActorLoad {
     pub metrics: ActorMetrics,
 }
 
-show!([] System, "System", |it| name: it.registry.tree.system);
+show!([] System, "System", |it| name: it.registry().tree.system);
