@@ -35,6 +35,7 @@ use self::phase::{Phase, Settled};
 use crate::actor::context::{Actor, Context};
 use crate::base::late::Timed;
 use crate::base::late::course::Did;
+use crate::base::lineage::Stands;
 use crate::base::stop_reason::StopReason;
 use crate::base::supervision::{Directive, Panic, SupervisionStrategy};
 use crate::cell::dead_letters::Undelivered;

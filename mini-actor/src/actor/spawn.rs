@@ -281,11 +281,11 @@ fn make<A: Actor>(
     }
     let registry = Arc::clone(system.registry());
     let name = match name {
-        Some(name) => Name::Given(name.into()),
+        Some(name) => Name::Given(name),
         // Relaxed: only has to be unique.
         None => Name::Anonymous(1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
     };
-    let above = parent.as_deref().map(|parent| (parent.id(), Arc::clone(parent.lineage())));
+    let above = parent.as_deref().map(|parent| (parent.id(), Arc::clone(parent.lineage().own())));
     let lineage = Lineage::new(name, above);
     let wants_thread = props.pinned && matches!(registry.dispatcher, Dispatcher::Pool(_));
     let mut pinned = None;

@@ -17,6 +17,7 @@ use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task};
 
+use crate::base::lineage::Stands;
 use crate::base::supervision::{Directive, Panic};
 use crate::base::timer_key::{ActorTimer, TimerKey};
 use crate::cell::home::Cell;

@@ -28,6 +28,16 @@ impl<'a> Name<&'a str> {
     }
 }
 
+impl Name<&str> {
+    /// A name of its own.
+    pub(crate) fn keep(self) -> Name<Box<str>> {
+        match self {
+            Self::Given(name) => Name::Given(name.into()),
+            Self::Anonymous(number) => Name::Anonymous(number),
+        }
+    }
+}
+
 impl<T: AsRef<str>> Name<T> {
     pub(crate) fn borrow(&self) -> Name<&str> {
         match self {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use lars_base::panics::quietly;
 
-use crate::base::lineage::Lineage;
+use crate::base::lineage::Stands;
 use crate::base::panics::guard;
 use crate::dispatcher::marks::Set;
 use crate::sync::plain::AtomicU64;
@@ -197,7 +197,7 @@ impl DeadLetters {
     #[cold]
     pub(crate) fn bury<M: Send + 'static>(
         &self,
-        recipient: &Lineage,
+        recipient: &impl Stands,
         reason: Undelivered,
         message: impl Borrow<M>,
     ) {

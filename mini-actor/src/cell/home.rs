@@ -184,7 +184,7 @@ impl<'a, M> Turn<'a, M> {
 
 pub(crate) struct Cell<M> {
     pub(crate) id: u64,
-    pub(crate) lineage: Arc<Lineage>,
+    pub(crate) lineage: Lineage,
     pub(crate) registry: Arc<Registry>,
     pub(crate) processed: AtomicU64,
     pub(crate) restarts: AtomicU64,
@@ -208,7 +208,7 @@ unsafe impl<M: Send> Sync for Cell<M> {}
 
 /// What a new cell is made from.
 pub(crate) struct Origin {
-    pub(crate) lineage: Arc<Lineage>,
+    pub(crate) lineage: Lineage,
     pub(crate) registry: Arc<Registry>,
     pub(crate) capacity: Capacity,
     /// A dispatcher of its own.
@@ -526,7 +526,7 @@ impl<M: Send + 'static> Resident for Cell<M> {
         self.id
     }
 
-    fn lineage(&self) -> &Arc<Lineage> {
+    fn lineage(&self) -> &Lineage {
         &self.lineage
     }
 

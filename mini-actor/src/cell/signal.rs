@@ -87,7 +87,7 @@ impl Lane {
 /// An actor without the type of its messages.
 pub(crate) trait Resident: Send + Sync {
     fn id(&self) -> u64;
-    fn lineage(&self) -> &Arc<Lineage>;
+    fn lineage(&self) -> &Lineage;
     fn watchers(&self) -> &Watchers;
     fn askers(&self) -> &Askers;
     /// Whether it accepts no more messages.

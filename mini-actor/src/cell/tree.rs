@@ -33,7 +33,7 @@ struct Living {
     alive: usize,
     hasher: RandomState,
     /// Where actors stand that are about to enter: they have threads, so there are few.
-    reserved: Vec<Arc<Lineage>>,
+    reserved: Vec<(u64, Name<Box<str>>)>,
     /// The pinned actors, by number.
     pinned: BTreeMap<u64, Arc<dyn Resident>>,
     /// Messages received by pinned actors that have stopped.
@@ -65,6 +65,15 @@ impl Living {
         (hash >> 40) as usize % TABLES
     }
 
+    /// The hash of a [key](Lineage::key). The names of anonymous actors are consecutive numbers,
+    /// which nobody chooses: it need not be a hash that is hard to foresee, nor one of the parent.
+    fn hash(&self, key: (u64, Name<&str>)) -> u64 {
+        let Name::Anonymous(number) = key.1 else { return self.hasher.hash_one(key) };
+        // By the golden ratio, which spreads consecutive numbers evenly over the upper bits.
+        let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        spread ^ spread >> 32
+    }
+
     /// An actor by its [key](Lineage::key) and the hash of that.
     fn find(&self, hash: u64, key: (u64, Name<&str>)) -> Option<&Arc<dyn Resident>> {
         let found = self.actors[Self::table(hash)].find(hash, |(_, it)| it.lineage().key() == key);
@@ -77,9 +86,12 @@ impl Living {
             return Err(SpawnError::Closed { system: system.to_owned() });
         }
         let key = lineage.key();
-        let hash = self.hasher.hash_one(key);
-        let is_reserved = || self.reserved.iter().any(|reserved| reserved.key() == key);
-        if self.find(hash, key).is_some() || is_reserved() {
+        let hash = self.hash(key);
+        let is_reserved =
+            || self.reserved.iter().any(|(above, name)| (*above, name.borrow()) == key);
+        // No other actor of the system has the number of an anonymous one.
+        let may_be_taken = matches!(key.1, Name::Given(_));
+        if may_be_taken && (self.find(hash, key).is_some() || is_reserved()) {
             return Err(SpawnError::NameTaken { path: (*lineage.to_path()).to_owned() });
         }
         Ok(hash)
@@ -87,7 +99,8 @@ impl Living {
 
     /// Ends a reservation.
     fn give_up(&mut self, lineage: &Lineage) {
-        self.reserved.retain(|reserved| reserved.key() != lineage.key());
+        let key = lineage.key();
+        self.reserved.retain(|(above, name)| (*above, name.borrow()) != key);
     }
 
     fn insert(&mut self, hash: u64, actor: Arc<dyn Resident>) {
@@ -97,7 +110,7 @@ impl Living {
     }
 
     fn remove(&mut self, gone: &dyn Resident) -> Option<Arc<dyn Resident>> {
-        let hash = self.hasher.hash_one(gone.lineage().key());
+        let hash = self.hash(gone.lineage().key());
         let table = &mut self.actors[Self::table(hash)];
         let entry = table.find_entry(hash, |(_, actor)| actor.id() == gone.id()).ok()?;
         self.alive -= 1;
@@ -147,10 +160,11 @@ impl Tree {
 
     /// Reserves the name of an actor that costs something before it enters, until it enters or
     /// [`give_up`](Self::give_up) is called.
-    pub(crate) fn reserve(&self, lineage: &Arc<Lineage>) -> Result<(), SpawnError> {
+    pub(crate) fn reserve(&self, lineage: &Lineage) -> Result<(), SpawnError> {
         let mut living = self.living.lock();
         living.check(&self.system, lineage)?;
-        living.reserved.push(Arc::clone(lineage));
+        let (parent, name) = lineage.key();
+        living.reserved.push((parent, name.keep()));
         Ok(())
     }
 
@@ -218,7 +232,7 @@ impl Tree {
     pub(crate) fn find_child(&self, parent: u64, name: &str) -> Option<Arc<dyn Resident>> {
         let key = (parent, Name::parse(name));
         let living = self.living.lock();
-        living.find(living.hasher.hash_one(key), key).cloned()
+        living.find(living.hash(key), key).cloned()
     }
 
     pub(crate) fn alive(&self) -> usize {
@@ -228,10 +242,10 @@ impl Tree {
     /// The paths of the living, sorted.
     pub(crate) fn paths(&self) -> Vec<Arc<str>> {
         let living = self.living.lock();
-        let lineages: Vec<_> = living.actors().map(|actor| Arc::clone(actor.lineage())).collect();
-        // Outside the lock: a path takes time.
+        let actors: Vec<_> = living.actors().cloned().collect();
+        // Outside the lock: a path takes time, and each may be the last reference to its actor.
         drop(living);
-        let mut paths: Vec<_> = lineages.iter().map(|it| it.to_path()).collect();
+        let mut paths: Vec<_> = actors.iter().map(|actor| actor.lineage().to_path()).collect();
         paths.sort_unstable();
         paths
     }
@@ -293,7 +307,7 @@ impl Tree {
                 }
                 for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                     if wanted.contains(&actor.id()) {
-                        found.insert(actor.id(), Arc::clone(actor.lineage()));
+                        found.insert(actor.id(), Arc::clone(actor));
                     }
                 }
                 if found.len() == wanted.len() {
@@ -301,8 +315,8 @@ impl Tree {
                 }
             }
         }
-        // Outside the lock: a path takes time.
-        found.into_iter().map(|(actor, lineage)| (actor, lineage.to_path())).collect()
+        // Outside the lock: a path takes time, and each may be the last reference to its actor.
+        found.into_iter().map(|(number, actor)| (number, actor.lineage().to_path())).collect()
     }
 
     /// The actors that have something to do, each with how many messages it has accepted. The lock

@@ -213,11 +213,7 @@ mod tests {
             let mut more = 0_u32.wrapping_sub(1);
             for _ in 0..calls {
                 if left == 0 {
-                    left = self.watch.look(
-                        now,
-                        more,
-                        &Lineage::new(Name::Given("actor".into()), None),
-                    );
+                    left = self.watch.look(now, more, &Lineage::new(Name::Given("actor"), None));
                     more = 0;
                 }
                 left -= 1;

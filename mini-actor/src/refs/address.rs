@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::base::error::{SendError, Unsendable};
+use crate::base::lineage::Stands;
 use crate::base::oneshot::{NoValue, OneShot};
 use crate::base::stop_reason::StopReason;
 use crate::cell::home::{Cell, Wait};

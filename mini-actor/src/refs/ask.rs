@@ -12,7 +12,7 @@ use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, PendingTask, Refusal, Task};
 
 use crate::base::error::{AskError, Unsendable};
-use crate::base::lineage::Lineage;
+use crate::base::lineage::Ancestry;
 use crate::base::oneshot::{NoValue, OneShot};
 use crate::base::panics::guard;
 use crate::cell::askers::{Waits, weak};
@@ -124,7 +124,7 @@ pub(crate) fn is_question(task: &PendingTask) -> bool {
 pub struct Reply<T: Send + 'static> {
     question: Option<Arc<Question<T>>>,
     registry: Arc<Registry>,
-    asked: Arc<Lineage>,
+    asked: Arc<Ancestry>,
 }
 
 impl<T: Send + 'static> Reply<T> {
@@ -137,7 +137,7 @@ impl<T: Send + 'static> Reply<T> {
         match question.shot.settle(Ok(answer)) {
             Ok(()) => question.cancel_timer(),
             Err(Ok(answer)) => {
-                self.registry.dead_letters.bury::<T>(&self.asked, Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(&*self.asked, Undelivered::Late, answer);
             }
             Err(Err(_)) => {}
         }
@@ -310,7 +310,7 @@ impl<T: Send + 'static> Ask<T> {
         limit: Duration,
         send: impl FnOnce(Reply<T>, Wait) -> Result<(), (Unsendable, P)>,
     ) -> Self {
-        let asked = Arc::clone(to.lineage());
+        let asked = Arc::clone(to.lineage().own());
         let is_real = registry.dispatcher.as_manual().is_none();
         let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
         let question =

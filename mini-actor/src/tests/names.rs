@@ -18,7 +18,7 @@ impl Actor for Idle {
 fn a_reserved_name_is_taken_until_the_reservation_ends() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let registry = system.registry();
-    let lineage = Lineage::new(Name::Given("a".into()), None);
+    let lineage = Lineage::new(Name::Given("a"), None);
     registry.tree.reserve(&lineage).unwrap();
     let taken = SpawnError::NameTaken { path: "/a".to_owned() };
     assert_eq!(registry.tree.reserve(&lineage), Err(taken.clone()));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::phase::Phase;
 use super::{Cells, Factory, Incarnations, drop_kept};
 use crate::actor::context::Actor;
+use crate::base::lineage::Stands;
 use crate::base::stop_reason::StopReason;
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, SupervisionStrategy};
 use crate::cell::home::Cell;
