@@ -158,6 +158,33 @@ impl<M> Stash<M> {
     }
 }
 
+/// What few actors have. Each part is boxed again if it is large.
+struct Belongings<M: Send + 'static> {
+    timers: Option<Box<Timers<M>>>,
+    quiet: Option<Box<Quiet>>,
+    quiet_generation: u64,
+    stash: Option<Box<Stash<M>>>,
+    stash_capacity: usize,
+    /// By their numbers, and so in the order in which they were spawned.
+    children: BTreeMap<u64, Arc<dyn Resident>>,
+    /// By their numbers, each with this actor's number among its watchers.
+    watching: BTreeMap<u64, (Arc<dyn Resident>, Option<u64>)>,
+}
+
+impl<M: Send + 'static> Belongings<M> {
+    fn new(stash_capacity: usize) -> Self {
+        Self {
+            timers: None,
+            quiet: None,
+            quiet_generation: 0,
+            stash: None,
+            stash_capacity,
+            children: BTreeMap::new(),
+            watching: BTreeMap::new(),
+        }
+    }
+}
+
 /// Passed to an actor with each call.
 ///
 /// # Examples
@@ -206,37 +233,64 @@ impl<M> Stash<M> {
 pub struct Context<A: Actor> {
     myself: ActorRef<A::Message>,
     system: System,
-    /// Boxed, here and below, since few actors use them.
-    timers: Option<Box<Timers<A::Message>>>,
-    quiet: Option<Box<Quiet>>,
-    quiet_generation: u64,
-    stash: Option<Box<Stash<A::Message>>>,
-    stash_capacity: usize,
-    /// By their numbers, and so in the order in which they were spawned.
-    pub(crate) children: BTreeMap<u64, Arc<dyn Resident>>,
-    /// By their numbers, each with this actor's number among its watchers.
-    watching: BTreeMap<u64, (Arc<dyn Resident>, Option<u64>)>,
+    /// Made when the actor first has something of it.
+    belongings: Option<Box<Belongings<A::Message>>>,
+    /// It is being created and started.
+    pub(crate) starting: bool,
     /// It wants to stop.
     pub(crate) stopping: bool,
     /// No more children are accepted.
     pub(crate) closing: bool,
 }
 
+/// How many messages an actor may stash, unless its [`Props`](crate::Props) say otherwise.
+pub(crate) const STASH: usize = 1024;
+
 impl<A: Actor> Context<A> {
     pub(crate) fn new(cell: &Arc<Cell<A::Message>>, system: System, stash_capacity: usize) -> Self {
+        let is_usual = stash_capacity == STASH;
         Self {
             myself: ActorRef::new(Arc::clone(cell)),
             system,
-            timers: None,
-            quiet: None,
-            quiet_generation: 0,
-            stash: None,
-            stash_capacity,
-            children: BTreeMap::new(),
-            watching: BTreeMap::new(),
+            belongings: (!is_usual).then(|| Box::new(Belongings::new(stash_capacity))),
+            starting: false,
             stopping: false,
             closing: false,
         }
+    }
+
+    fn belongings(&mut self) -> &mut Belongings<A::Message> {
+        self.belongings.get_or_insert_with(|| Box::new(Belongings::new(STASH)))
+    }
+
+    #[inline]
+    fn quiet(&self) -> Option<&Quiet> {
+        self.belongings.as_ref()?.quiet.as_deref()
+    }
+
+    #[inline]
+    fn quiet_mut(&mut self) -> Option<&mut Quiet> {
+        self.belongings.as_mut()?.quiet.as_deref_mut()
+    }
+
+    pub(crate) fn add_child(&mut self, number: u64, child: Arc<dyn Resident>) {
+        self.belongings().children.insert(number, child);
+    }
+
+    pub(crate) fn remove_child(&mut self, number: u64) -> Option<Arc<dyn Resident>> {
+        self.belongings.as_mut()?.children.remove(&number)
+    }
+
+    pub(crate) fn has_children(&self) -> bool {
+        self.belongings.as_ref().is_some_and(|it| !it.children.is_empty())
+    }
+
+    /// The children with this number or a higher one, and their numbers.
+    pub(crate) fn children_from(
+        &self,
+        number: u64,
+    ) -> impl Iterator<Item = (&u64, &Arc<dyn Resident>)> {
+        self.belongings.iter().flat_map(move |it| it.children.range(number..))
     }
 
     /// A reference to this actor.
@@ -321,12 +375,15 @@ impl<A: Actor> Context<A> {
 
     /// This actor's own timers.
     pub fn timers(&mut self) -> &mut Timers<A::Message> {
-        let cell = self.myself.cell();
-        self.timers.get_or_insert_with(|| Box::new(Timers::new(Arc::clone(cell))))
+        let Self { myself, belongings, .. } = self;
+        let belongings = belongings.get_or_insert_with(|| Box::new(Belongings::new(STASH)));
+        let make = || Box::new(Timers::new(Arc::clone(myself.cell())));
+        belongings.timers.get_or_insert_with(make)
     }
 
     pub(crate) fn list_timers(&self) -> Vec<ActorTimer> {
-        self.timers.as_ref().map(|timers| timers.list()).unwrap_or_default()
+        let timers = self.belongings.as_ref().and_then(|it| it.timers.as_ref());
+        timers.map(|timers| timers.list()).unwrap_or_default()
     }
 
     /// The living child with this name, if it receives messages of this type.
@@ -379,7 +436,8 @@ impl<A: Actor> Context<A> {
     /// ```
     pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
         // Whoever has learned of an end may be faster than the signal that removes the child here.
-        let living = self.children.values().filter(|child| child.watchers().reason().is_none());
+        let children = self.children_from(0).map(|(_, child)| child);
+        let living = children.filter(|child| child.watchers().reason().is_none());
         let names: Vec<_> = living.map(|child| child.lineage().name()).collect();
         names.into_iter()
     }
@@ -392,7 +450,7 @@ impl<A: Actor> Context<A> {
     /// Takes an [`ActorRef`] or a [`Recipient`](crate::Recipient).
     pub fn watch(&mut self, other: impl Into<Watched>) {
         let other = other.into().0;
-        if self.watching.contains_key(&other.id()) {
+        if self.belongings().watching.contains_key(&other.id()) {
             return;
         }
         let me = Watcher::Actor(Arc::clone(self.myself.cell()) as Arc<_>);
@@ -404,18 +462,22 @@ impl<A: Actor> Context<A> {
                 None
             }
         };
-        self.watching.insert(other.id(), (other, number));
+        self.belongings().watching.insert(other.id(), (other, number));
     }
 
     /// Stops watching that actor: [`Actor::terminated`] is not called for it any more, even if the
     /// report of its end is on its way. True if it was watched and its end had not been reported.
     pub fn unwatch(&mut self, other: impl Into<Watched>) -> bool {
-        self.watching.remove(&other.into().0.id()).map(unwatch).is_some()
+        self.remove_watched(other.into().0.id()).map(unwatch).is_some()
     }
 
     /// Stops watching `id`; true if it was watched.
     pub(crate) fn was_watching(&mut self, id: u64) -> bool {
-        self.watching.remove(&id).is_some()
+        self.remove_watched(id).is_some()
+    }
+
+    fn remove_watched(&mut self, id: u64) -> Option<(Arc<dyn Resident>, Option<u64>)> {
+        self.belongings.as_mut()?.watching.remove(&id)
     }
 
     /// Puts a message aside, to be received again after [`unstash_all`](Self::unstash_all).
@@ -425,12 +487,16 @@ impl<A: Actor> Context<A> {
     /// [`StashFull`] gives the message back if the stash holds as many as
     /// [`Props::stash`](crate::Props::stash) allows; by default these are 1,024.
     pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
-        if self.stashed() >= self.stash_capacity {
-            return Err(StashFull { capacity: self.stash_capacity, message });
+        let has_spans = self.myself.cell().mailbox.has_spans();
+        let stashed = self.stashed();
+        let belongings = self.belongings();
+        let capacity = belongings.stash_capacity;
+        if stashed >= capacity {
+            return Err(StashFull { capacity, message });
         }
-        let stash = self.stash.get_or_insert_with(|| Box::new(Stash::new()));
+        let stash = belongings.stash.get_or_insert_with(|| Box::new(Stash::new()));
         stash.aside.push_back(message);
-        if self.myself.cell().mailbox.has_spans() {
+        if has_spans {
             stash.spans_aside.push_back(told_here());
         }
         Ok(())
@@ -438,13 +504,22 @@ impl<A: Actor> Context<A> {
 
     /// How many messages are stashed.
     pub fn stashed(&self) -> usize {
-        self.stash.as_ref().map_or(0, |stash| stash.aside.len())
+        self.stashing().map_or(0, |stash| stash.aside.len())
+    }
+
+    #[inline]
+    fn stashing(&self) -> Option<&Stash<A::Message>> {
+        self.belongings.as_ref()?.stash.as_deref()
+    }
+
+    fn stashing_mut(&mut self) -> Option<&mut Stash<A::Message>> {
+        self.belongings.as_mut()?.stash.as_deref_mut()
     }
 
     /// Makes all stashed messages the next to be received: in the order in which they were stashed,
     /// and before those in the mailbox.
     pub fn unstash_all(&mut self) {
-        if let Some(stash) = &mut self.stash {
+        if let Some(stash) = self.stashing_mut() {
             // Messages that were unstashed before come behind these: they were received, and
             // stashed, later.
             while let Some(message) = stash.aside.pop_back() {
@@ -459,12 +534,12 @@ impl<A: Actor> Context<A> {
     /// Whether an unstashed message is to be received next.
     #[inline]
     pub(crate) fn has_unstashed(&self) -> bool {
-        self.stash.as_ref().is_some_and(|stash| !stash.unstashed.is_empty())
+        self.stashing().is_some_and(|stash| !stash.unstashed.is_empty())
     }
 
     /// The next one, and the span in which it was put aside.
     pub(crate) fn next_unstashed(&mut self, span: &mut Option<Told>) -> Option<A::Message> {
-        let stash = self.stash.as_mut()?;
+        let stash = self.stashing_mut()?;
         *span = stash.spans_unstashed.pop_front().flatten();
         stash.unstashed.pop_front()
     }
@@ -520,7 +595,7 @@ impl<A: Actor> Context<A> {
     #[track_caller]
     pub fn set_receive_timeout(&mut self, after: Duration) -> Result<(), Refusal> {
         check_period(after)?;
-        let generation = self.quiet_generation + 1;
+        let generation = self.belongings().quiet_generation + 1;
         let since = self.system.registry().timers.now();
         let (check, place) = (self.quiet_check::<false>(generation), Location::caller());
         let armed = match self.system.registry().arm_own(after, check, place) {
@@ -528,8 +603,9 @@ impl<A: Actor> Context<A> {
             Err(refusal) => return self.move_receive_timeout(after, since, place).ok_or(refusal),
         };
         self.cancel_receive_timeout();
-        self.quiet_generation = generation;
-        self.quiet = Some(Box::new(Quiet { after, generation, since, armed, place }));
+        let belongings = self.belongings();
+        belongings.quiet_generation = generation;
+        belongings.quiet = Some(Box::new(Quiet { after, generation, since, armed, place }));
         Ok(())
     }
 
@@ -541,7 +617,7 @@ impl<A: Actor> Context<A> {
         since: Instant,
         place: Place,
     ) -> Option<()> {
-        let quiet = self.quiet.as_mut()?;
+        let quiet = self.quiet_mut()?;
         if !quiet.armed.as_ref()?.reset(after) {
             return None;
         }
@@ -551,12 +627,13 @@ impl<A: Actor> Context<A> {
 
     /// The receive timeout, if one is set.
     pub fn receive_timeout(&self) -> Option<Duration> {
-        self.quiet.as_ref().map(|quiet| quiet.after)
+        self.quiet().map(|quiet| quiet.after)
     }
 
     /// Turns the receive timeout off: the hook is not called any more.
     pub fn cancel_receive_timeout(&mut self) {
-        if let Some(armed) = self.quiet.take().and_then(|quiet| quiet.armed) {
+        let quiet = self.belongings.as_mut().and_then(|it| it.quiet.take());
+        if let Some(armed) = quiet.and_then(|quiet| quiet.armed) {
             armed.cancel();
         }
     }
@@ -578,25 +655,28 @@ impl<A: Actor> Context<A> {
     }
 
     fn arm_quiet_as<const MISSED: bool>(&mut self, delay: Duration) {
-        let check = self.quiet_check::<MISSED>(self.quiet_generation);
-        if let Some(quiet) = &mut self.quiet {
-            let (registry, cell) = (self.system.registry(), self.myself.cell());
-            quiet.armed = registry.arm_for(&cell.lineage, delay, check, quiet.place);
+        let Some(&Quiet { generation, place, .. }) = self.quiet() else { return };
+        let check = self.quiet_check::<MISSED>(generation);
+        let cell = self.myself.cell();
+        let armed = cell.registry.arm_for(&cell.lineage, delay, check, place);
+        if let Some(quiet) = self.quiet_mut() {
+            quiet.armed = armed;
         }
     }
 
     /// A message that counts has been received.
     #[inline]
     pub(crate) fn heard(&mut self) {
-        if let Some(quiet) = &mut self.quiet {
-            quiet.since = self.system.registry().timers.now();
+        let Self { belongings, system, .. } = self;
+        if let Some(quiet) = belongings.as_mut().and_then(|it| it.quiet.as_mut()) {
+            quiet.since = system.registry().timers.now();
         }
     }
 
     /// The receive timeout's timer fired at `fired`, and all messages that had come by then have
     /// been received. Returns whether it had been quiet long enough; if not, looks again later.
     pub(crate) fn is_quiet(&mut self, generation: u64, fired: Instant) -> bool {
-        let Some(quiet) = self.quiet.as_ref().filter(|quiet| quiet.generation == generation) else {
+        let Some(quiet) = self.quiet().filter(|quiet| quiet.generation == generation) else {
             return false;
         };
         // Not judged by the time now: messages may have come since the timer fired, and wait.
@@ -612,15 +692,16 @@ impl<A: Actor> Context<A> {
 
     /// When it has been quiet long enough.
     pub(crate) fn quiet_at(&self) -> Option<Instant> {
-        let quiet = self.quiet.as_ref()?;
+        let quiet = self.quiet()?;
         quiet.since.checked_add(quiet.after)
     }
 
     /// The call of [`Actor::receive_timeout`] has ended: the time starts over, unless it has been
     /// changed.
     pub(crate) fn quiet_again(&mut self, generation: u64) {
-        if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
-            quiet.since = self.system.registry().timers.now();
+        let now = self.system.registry().timers.now();
+        if let Some(quiet) = self.quiet_mut().filter(|quiet| quiet.generation == generation) {
+            quiet.since = now;
             let after = quiet.after;
             self.arm_quiet_again(after);
         }
@@ -638,7 +719,7 @@ impl<A: Actor> Context<A> {
 
     /// Ends what belongs to one incarnation: timers and the receive timeout.
     pub(crate) fn end_timers(&mut self) {
-        if let Some(timers) = &mut self.timers {
+        if let Some(timers) = self.timers_mut() {
             timers.cancel_all();
         }
         self.cancel_receive_timeout();
@@ -648,16 +729,21 @@ impl<A: Actor> Context<A> {
     /// more.
     pub(crate) fn end_some_timers(&mut self, most: usize) -> bool {
         self.cancel_receive_timeout();
-        self.timers.as_mut().is_some_and(|timers| timers.cancel_some(most))
+        self.timers_mut().is_some_and(|timers| timers.cancel_some(most))
+    }
+
+    fn timers_mut(&mut self) -> Option<&mut Timers<A::Message>> {
+        self.belongings.as_mut()?.timers.as_deref_mut()
     }
 
     /// Ends watching, of no more than `most` actors. True if there are more.
     pub(crate) fn unwatch_some(&mut self, most: usize) -> bool {
+        let Some(belongings) = &mut self.belongings else { return false };
         for _ in 0..most {
-            let Some((_, watched)) = self.watching.pop_first() else { return false };
+            let Some((_, watched)) = belongings.watching.pop_first() else { return false };
             unwatch(watched);
         }
-        !self.watching.is_empty()
+        !belongings.watching.is_empty()
     }
 }
 
@@ -688,5 +774,5 @@ impl<M: Send + 'static, const MISSED: bool> TaskBody for QuietCheck<M, MISSED> {
 }
 
 show!([A: Actor] Context<A>, "Context", |it|
-    myself: it.myself, children: it.children.len(), stopping: it.stopping
+    myself: it.myself, children: it.children_from(0).count(), stopping: it.stopping
 );

@@ -61,13 +61,18 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Here and not in the cell: a reference to a stopped actor keeps the cell, and would keep, and
     /// at last drop, all generations above it.
     parent: Option<Arc<dyn Resident>>,
-    /// It is being created and started.
-    starting: bool,
     /// In a box of its own, made by the thread that makes the actor: a large state has no place on
     /// the stack of a thread that spawns.
     actor: Option<Box<A>>,
     ctx: Context<A>,
     phase: Phase,
+    /// Made by the first signal.
+    besides: Option<Box<Besides>>,
+}
+
+/// What an actor has to do besides receiving messages.
+#[derive(Default)]
+struct Besides {
     agenda: Agenda,
     backlog: Backlog,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
@@ -89,14 +94,40 @@ impl<A: Actor> Incarnations<A> {
             factory,
             supervised: supervision.map(|(rules, place)| Box::new(Supervised::new(rules, place))),
             parent,
-            starting: false,
             actor: None,
             ctx,
             phase: Phase::Unborn,
-            agenda: Agenda::default(),
-            backlog: Backlog::default(),
-            escalated: VecDeque::new(),
+            besides: None,
         }
+    }
+
+    fn besides(&mut self) -> &mut Besides {
+        self.besides.get_or_insert_default()
+    }
+
+    /// Whether there is a backlog, before which the actor does nothing else.
+    #[inline]
+    fn is_behind(&self) -> bool {
+        self.besides.as_ref().is_some_and(|besides| !besides.backlog.is_empty())
+    }
+
+    /// The stop that was asked for.
+    #[inline]
+    fn asked_to_stop(&self) -> Option<Stop> {
+        self.besides.as_ref()?.agenda.stop()
+    }
+
+    /// The next panic that a child has escalated.
+    #[inline]
+    fn next_escalated(&mut self) -> Option<Panic> {
+        self.besides.as_mut()?.escalated.pop_front()
+    }
+
+    /// What is due at this position of the turn.
+    #[inline]
+    fn next_due(&mut self, turn: &TurnOf<'_, A>) -> Option<Due> {
+        let agenda = &mut self.besides.as_mut()?.agenda;
+        if agenda.is_empty() { None } else { agenda.next(turn.position()) }
     }
 
     /// Calls the actor, and decides on a panic.
@@ -126,15 +157,15 @@ impl<A: Actor> Incarnations<A> {
     /// Creates the actor. If that fails in a way that ends it, nothing is left to do.
     fn start(&mut self, cell: &Cells<A>) {
         // The children that it had are gone. Those that it will have are told nothing.
-        self.backlog.tell_no_children();
+        self.tell_no_children();
         self.phase = Phase::Alive;
         self.remake(cell);
     }
 
     fn remake(&mut self, cell: &Cells<A>) {
-        self.starting = true;
+        self.ctx.starting = true;
         self.make(cell);
-        self.starting = false;
+        self.ctx.starting = false;
     }
 
     fn make(&mut self, cell: &Cells<A>) {
@@ -256,16 +287,14 @@ impl<A: Actor> Incarnations<A> {
         if matches!(self.phase, Phase::Ending { .. }) {
             return bury_next(turn);
         }
-        if let Some(panic) = self.escalated.pop_front() {
+        if let Some(panic) = self.next_escalated() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
         if self.ctx.has_unstashed() {
             return self.receive_told(turn, true, Context::next_unstashed);
         }
-        if !self.agenda.is_empty()
-            && let Some(due) = self.agenda.next(turn.position())
-        {
+        if let Some(due) = self.next_due(turn) {
             self.handle_due(turn, due);
             return true;
         }
@@ -321,7 +350,7 @@ impl<A: Actor> Incarnations<A> {
     fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
         match signal {
             Signal::Stop { at, reason } => {
-                self.agenda.ask_to_stop(Stop { at, reason });
+                self.besides().agenda.ask_to_stop(Stop { at, reason });
                 // An actor that is asked to stop is restarted at once, without the pause.
                 if self.phase == Phase::Paused {
                     self.revive(cell);
@@ -343,12 +372,12 @@ impl<A: Actor> Incarnations<A> {
                     Phase::Ending { .. } | Phase::Leaving { .. } | Phase::Over
                 );
                 if !ends {
-                    self.agenda.push(at, due);
+                    self.besides().agenda.push(at, due);
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
-                Phase::Alive | Phase::Draining { .. } => self.escalated.push_back(panic),
+                Phase::Alive | Phase::Draining { .. } => self.besides().escalated.push_back(panic),
                 // This actor is failing or ending already.
                 _ => {}
             },
@@ -365,8 +394,8 @@ impl<A: Actor> Incarnations<A> {
 
     /// A child has stopped, if it was one.
     fn child_gone(&mut self, cell: &Cells<A>, id: u64) {
-        let child = self.ctx.children.remove(&id);
-        if child.is_some() && self.phase == Phase::Paused && self.ctx.children.is_empty() {
+        let child = self.ctx.remove_child(id);
+        if child.is_some() && self.phase == Phase::Paused && !self.ctx.has_children() {
             cell.let_actors_wait(true);
         }
     }
@@ -411,7 +440,8 @@ impl<A: Actor> Incarnations<A> {
     }
 
     fn note(&self, turn: &TurnOf<'_, A>, (did, now): &mut Course) {
-        let waits = !self.agenda.is_empty() || !self.backlog.is_empty();
+        let waits = |it: &Besides| !it.agenda.is_empty() || !it.backlog.is_empty();
+        let waits = self.besides.as_deref().is_some_and(waits);
         turn.note(*did, waits, now.take());
     }
 }
@@ -436,13 +466,13 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
                 self.note(turn, course);
             }
             if std::mem::take(&mut signalled) || cell.lane.hint() {
-                self.backlog.add(cell.take_signals());
+                self.add_signals(cell.take_signals());
             }
             // Read before `settle` looks. The position may move on by itself, past a slot without a
             // message or by an eviction. What is due at a position that was not looked at needs
             // another activation.
             let seen = turn.position();
-            let behind = !self.backlog.is_empty() && self.catch_up(cell);
+            let behind = self.is_behind() && self.catch_up(cell);
             let settled = if behind { Settled::Moved } else { self.settle(turn) };
             if let Some((did, _)) = &mut course {
                 *did = if settled == Settled::Works { Did::Message } else { Did::Hook };

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::time::Duration;
 
-use crate::actor::context::{Actor, Context};
+use crate::actor::context::{Actor, Context, STASH};
 use crate::actor::life::{Factory, Incarnations};
 use crate::base::error::SpawnError;
 use crate::base::lineage::Lineage;
@@ -51,9 +51,6 @@ pub struct Props<A: Actor> {
     pinned: bool,
     actor: PhantomData<fn() -> A>,
 }
-
-/// How many messages an actor may stash, unless its [`Props`] say otherwise.
-const STASH: usize = 1024;
 
 impl<A: Actor> Props<A> {
     /// An actor that `factory` creates, on a thread of the system, at the start and at each
@@ -253,7 +250,7 @@ impl<A: Actor> Context<A> {
         let parent = Arc::clone(self.myself().cell()) as Arc<dyn Resident>;
         let cell = make(self.system(), name, Some(parent), props)?;
         // Known as a child before it can say that it has gone.
-        self.children.insert(cell.id, Arc::clone(&cell) as Arc<_>);
+        self.add_child(cell.id, Arc::clone(&cell) as Arc<_>);
         cell.schedule();
         Ok(ActorRef::new(cell))
     }

@@ -45,7 +45,7 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// Signals that have come behind those that are here.
-    pub(super) fn add(&mut self, signals: Vec<Signal>) {
+    fn add(&mut self, signals: Vec<Signal>) {
         if self.signals.is_empty() {
             self.signals = signals.into();
         } else {
@@ -59,37 +59,57 @@ impl Backlog {
         self.signals.is_empty() && self.telling.is_none()
     }
 
-    pub(super) fn tell_no_children(&mut self) {
-        self.telling = None;
+    fn next_signal(&mut self) -> Option<Signal> {
+        let next = self.signals.pop_front();
+        if self.signals.is_empty() {
+            // An idle actor keeps no memory for them.
+            self.signals = VecDeque::new();
+        }
+        next
     }
 }
 
 impl<A: Actor> Incarnations<A> {
+    /// Signals that have come behind those that are here.
+    pub(super) fn add_signals(&mut self, signals: Vec<Signal>) {
+        // The bit may have been set for an empty lane.
+        if !signals.is_empty() {
+            self.besides().backlog.add(signals);
+        }
+    }
+
     /// Does some of the backlog. Returns whether there is more.
     #[inline(never)]
     pub(super) fn catch_up(&mut self, cell: &Cells<A>) -> bool {
         for _ in 0..AT_ONCE {
-            let Some(signal) = self.backlog.signals.pop_front() else { break };
+            let Some(signal) = self.besides().backlog.next_signal() else { break };
             self.handle_signal(cell, signal);
         }
-        if self.backlog.signals.is_empty() {
-            // An idle actor keeps no memory for them.
-            self.backlog.signals = VecDeque::new();
-        }
         self.tell_some_children();
-        !self.backlog.is_empty()
+        self.is_behind()
+    }
+
+    pub(super) fn tell_no_children(&mut self) {
+        if let Some(besides) = &mut self.besides {
+            besides.backlog.telling = None;
+        }
     }
 
     /// Tells all children. Whatever they were being told before, this comes instead: nothing is
     /// weaker than to be asked to stop, and a second time does nothing.
     pub(super) fn tell_children(&mut self, word: Word) {
-        self.backlog.telling = Some(Telling { word, next: 0 });
-        self.tell_some_children();
+        if self.ctx.has_children() {
+            self.besides().backlog.telling = Some(Telling { word, next: 0 });
+            self.tell_some_children();
+        } else {
+            self.tell_no_children();
+        }
     }
 
     fn tell_some_children(&mut self) {
-        let Some(telling) = &mut self.backlog.telling else { return };
-        let mut children = self.ctx.children.range(telling.next..);
+        let Some(besides) = &mut self.besides else { return };
+        let Some(telling) = &mut besides.backlog.telling else { return };
+        let mut children = self.ctx.children_from(telling.next);
         for (number, child) in children.by_ref().take(AT_ONCE) {
             telling.next = number + 1;
             match telling.word {
@@ -98,7 +118,7 @@ impl<A: Actor> Incarnations<A> {
             }
         }
         if children.next().is_none() {
-            self.backlog.telling = None;
+            besides.backlog.telling = None;
         }
     }
 }

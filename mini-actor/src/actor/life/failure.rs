@@ -138,13 +138,14 @@ impl<A: Actor> Incarnations<A> {
     }
 
     fn decide(&mut self, cell: &Cells<A>, panic: &Panic) -> Verdict {
+        let stops = self.asked_to_stop().is_some();
         let Some(supervised) = &mut self.supervised else {
             return Verdict::Stop;
         };
         let can_resume = self.actor.is_some();
         // An actor is not restarted if it ends, if it cannot be created again, or if it fails to
         // start only to receive what is left.
-        let hopeless = self.starting && self.agenda.stop().is_some();
+        let hopeless = self.ctx.starting && stops;
         let can_be_made = matches!(self.factory, Factory::Many(_));
         let receives = matches!(self.phase, Phase::Alive | Phase::Draining { .. });
         let can_restart = receives && can_be_made && !hopeless;

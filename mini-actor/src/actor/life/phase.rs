@@ -57,12 +57,12 @@ impl<A: Actor> Incarnations<A> {
     pub(super) fn settle(&mut self, turn: &TurnOf<'_, A>) -> Settled {
         let settled = self.settle_phase(turn);
         // Its children may have to be told of it, which comes before all else.
-        if self.backlog.is_empty() { settled } else { Settled::Moved }
+        if self.is_behind() { Settled::Moved } else { settled }
     }
 
     fn settle_phase(&mut self, turn: &TurnOf<'_, A>) -> Settled {
         let cell = turn.cell();
-        if !self.escalated.is_empty() {
+        if self.besides.as_ref().is_some_and(|besides| !besides.escalated.is_empty()) {
             return Settled::Works;
         }
         match self.phase {
@@ -74,7 +74,7 @@ impl<A: Actor> Incarnations<A> {
                 self.end(cell, StopReason::Itself);
                 Settled::Moved
             }
-            Phase::Alive => match self.agenda.stop() {
+            Phase::Alive => match self.asked_to_stop() {
                 Some(stop) => self.settle_stop(turn, stop),
                 None => Settled::Works,
             },
@@ -94,7 +94,7 @@ impl<A: Actor> Incarnations<A> {
                 if turn.position() < accepted {
                     return Settled::Works;
                 }
-                if !self.ctx.children.is_empty() {
+                if self.ctx.has_children() {
                     return Settled::Waits;
                 }
                 self.settle_over(cell, reason)
@@ -106,7 +106,8 @@ impl<A: Actor> Incarnations<A> {
 
     /// The actor was asked to stop: closes the mailbox, if everything has come before that.
     fn settle_stop(&mut self, turn: &TurnOf<'_, A>, stop: Stop) -> Settled {
-        let waits_for_turn = turn.position() < stop.at || self.agenda.has_due_before_stop();
+        let waits_for_turn =
+            turn.position() < stop.at || self.besides().agenda.has_due_before_stop();
         if waits_for_turn || self.ctx.has_unstashed() {
             return Settled::Works;
         }
@@ -115,7 +116,7 @@ impl<A: Actor> Incarnations<A> {
             self.tell_children(Word::Stop);
         }
         // It goes on while they end, because they may have messages for it.
-        if !self.ctx.children.is_empty() || self.agenda.learns_of_ends() {
+        if self.ctx.has_children() || self.besides().agenda.learns_of_ends() {
             return Settled::Works;
         }
         self.phase = Phase::Draining { reason: stop.reason, accepted: turn.cell().mailbox.close() };
@@ -134,8 +135,10 @@ impl<A: Actor> Incarnations<A> {
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        self.escalated.clear();
-        self.agenda.forget();
+        if let Some(besides) = &mut self.besides {
+            besides.escalated.clear();
+            besides.agenda.forget();
+        }
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
@@ -165,9 +168,9 @@ impl<A: Actor> Incarnations<A> {
         cell.mailbox.suspend(true);
         // A child that waited for room or an answer here would wait for the restart, which waits
         // for the child.
-        cell.let_actors_wait(self.ctx.children.is_empty());
+        cell.let_actors_wait(!self.ctx.has_children());
         self.tell_children(Word::Stop);
-        let asked_to_stop = self.agenda.stop().is_some();
+        let asked_to_stop = self.asked_to_stop().is_some();
         let pauses = !pause.is_zero()
             && !asked_to_stop
             && self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause));
@@ -190,7 +193,7 @@ impl<A: Actor> Incarnations<A> {
 
     /// Restarts, if all children have stopped.
     fn settle_restart(&mut self, cell: &Cells<A>) -> Settled {
-        if !self.ctx.children.is_empty() {
+        if self.ctx.has_children() {
             return Settled::Waits;
         }
         cell.let_actors_wait(true);
@@ -203,8 +206,10 @@ impl<A: Actor> Incarnations<A> {
     pub(super) fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
         self.ctx.closing = true;
         self.end_pause();
-        self.agenda.clear();
-        self.escalated.clear();
+        if let Some(besides) = &mut self.besides {
+            besides.agenda.clear();
+            besides.escalated.clear();
+        }
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
         let kills = reason == StopReason::Killed;
@@ -231,7 +236,7 @@ impl<A: Actor> Incarnations<A> {
 
     /// Sees to what the actor has left, some of it each time, and then to those who want to know.
     fn settle_leave(&mut self, cell: &Cells<A>, reason: StopReason) -> Settled {
-        if self.backlog.farewell.is_none() {
+        if self.farewell().is_none() {
             // What the last hook may have started comes first.
             let more = self.ctx.end_some_timers(AT_ONCE)
                 || self.bury_some_stashed(cell)
@@ -241,11 +246,9 @@ impl<A: Actor> Incarnations<A> {
             }
             self.leave(cell, reason);
         }
-        let farewell = self.backlog.farewell.as_mut();
-        if farewell.is_some_and(|farewell| farewell.tell_some(cell, reason)) {
+        if self.farewell().is_some_and(|farewell| farewell.tell_some(cell, reason)) {
             return Settled::Moved;
         }
-        self.backlog.farewell = None;
         self.phase = Phase::Over;
         if let Some(parent) = self.parent.take() {
             parent.signal(Signal::ChildGone(cell.id));
@@ -273,6 +276,13 @@ impl<A: Actor> Incarnations<A> {
         let resident: &dyn Resident = &**cell;
         // The name is free before anyone can learn of the end, and can be used again at once.
         cell.registry.leave(resident, reason);
-        self.backlog.farewell = Some(Box::new(Farewell::new(resident.watchers().close(reason))));
+        let watchers = resident.watchers().close(reason);
+        if watchers.len() > 0 {
+            self.besides().backlog.farewell = Some(Box::new(Farewell::new(watchers)));
+        }
+    }
+
+    fn farewell(&mut self) -> Option<&mut Farewell> {
+        self.besides.as_mut()?.backlog.farewell.as_deref_mut()
     }
 }
