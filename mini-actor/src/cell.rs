@@ -2,6 +2,7 @@
 
 pub(crate) mod askers;
 pub(crate) mod dead_letters;
+pub(crate) mod extras;
 pub(crate) mod metrics;
 pub(crate) mod questions;
 pub(crate) mod rules;

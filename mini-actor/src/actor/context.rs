@@ -22,7 +22,7 @@ use crate::mailbox::asides::{Told, told_here};
 use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
 use crate::refs::system::System;
-use crate::sync::{Arc, Ordering};
+use crate::sync::Arc;
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -358,8 +358,7 @@ impl<A: Actor> Context<A> {
     /// How often this actor has been restarted. Put it into messages that only this incarnation
     /// should act on: see [`pipe_to_self`](Self::pipe_to_self).
     pub fn incarnation(&self) -> u64 {
-        // Relaxed: written by this actor's own activations.
-        self.myself.cell().restarts.load(Ordering::Relaxed)
+        self.myself.cell().restarted()
     }
 
     /// The system, to spawn actors without a parent.

@@ -72,7 +72,7 @@ struct Open<M: Send + 'static>(Arc<Cell<M>>);
 impl<M: Send + 'static> Open<M> {
     fn new(to: Arc<Cell<M>>) -> Self {
         // Relaxed: the actor itself does so, and is seen to be at work.
-        to.pipes.fetch_add(1, Ordering::Relaxed);
+        to.extras.make().pipes.fetch_add(1, Ordering::Relaxed);
         Self(to)
     }
 }
@@ -80,7 +80,7 @@ impl<M: Send + 'static> Open<M> {
 impl<M: Send + 'static> Drop for Open<M> {
     fn drop(&mut self) {
         // Release: whoever sees that it has ended sees the message.
-        self.0.pipes.fetch_sub(1, Ordering::Release);
+        self.0.extras.make().pipes.fetch_sub(1, Ordering::Release);
     }
 }
 

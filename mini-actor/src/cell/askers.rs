@@ -15,9 +15,9 @@ pub(crate) trait Waits: Send + Sync {
 /// While the actor is being restarted and waits for its children to stop, it answers nothing. An
 /// actor that waits for its answer may be one of the children, or hold one up. So no actor waits
 /// then.
+#[derive(Default)]
 pub(crate) struct Askers {
-    /// Made by the first actor that waits, which is rare.
-    state: Mutex<Option<Box<Waiting>>>,
+    state: Mutex<Waiting>,
 }
 
 #[derive(Default)]
@@ -27,14 +27,9 @@ struct Waiting {
 }
 
 impl Askers {
-    pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(None) }
-    }
-
     /// An actor is about to wait. Returns whether it may.
     pub(crate) fn enter(&self, question: Weak<dyn Waits>) -> bool {
         let mut state = self.state.lock();
-        let state = state.get_or_insert_default();
         if !state.barred {
             state.waiting.push(question);
         }
@@ -43,10 +38,9 @@ impl Askers {
 
     /// The actor has stopped waiting.
     pub(crate) fn leave(&self, question: &Weak<dyn Waits>) {
-        if let Some(state) = &mut *self.state.lock()
-            && let Some(place) = state.waiting.iter().position(|other| other.ptr_eq(question))
-        {
-            state.waiting.swap_remove(place);
+        let waiting = &mut self.state.lock().waiting;
+        if let Some(place) = waiting.iter().position(|other| other.ptr_eq(question)) {
+            waiting.swap_remove(place);
         }
     }
 
@@ -54,10 +48,6 @@ impl Askers {
     pub(crate) fn let_wait(&self, wait: bool) {
         let waiting = {
             let mut state = self.state.lock();
-            if wait && state.is_none() {
-                return;
-            }
-            let state = state.get_or_insert_default();
             state.barred = !wait;
             if wait { Vec::new() } else { std::mem::take(&mut state.waiting) }
         };

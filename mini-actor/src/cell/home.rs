@@ -12,6 +12,7 @@ use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::cell::askers::Askers;
 use crate::cell::dead_letters::Undelivered;
+use crate::cell::extras::Extras;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
 use crate::dispatcher::Dispatcher;
@@ -119,7 +120,7 @@ impl<'a, M> Turn<'a, M> {
     /// The caller is the cell's one activation, as long as this exists.
     unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
         cell.mailbox.assert_activation();
-        Self { cell, tally: cell.dispatcher.tally() }
+        Self { cell, tally: cell.dispatcher().tally() }
     }
 
     pub(crate) fn cell(&self) -> &'a Arc<Cell<M>> {
@@ -153,7 +154,7 @@ impl<'a, M> Turn<'a, M> {
     #[inline]
     pub(crate) fn begin_watch(&self) -> u32 {
         let registry = &self.cell.registry;
-        let Some(limit) = registry.rules.slow_receive.filter(|_| !self.cell.pinned) else {
+        let Some(limit) = registry.rules.slow_receive.filter(|_| self.cell.pinned.is_none()) else {
             return NEVER;
         };
         let note = Note { actor: self.cell.id, message_type: type_name::<M>, calls: 0 };
@@ -187,16 +188,12 @@ pub(crate) struct Cell<M> {
     pub(crate) lineage: Lineage,
     pub(crate) registry: Arc<Registry>,
     pub(crate) processed: AtomicU64,
-    pub(crate) restarts: AtomicU64,
-    /// Futures that are piped to it and have not ended.
-    pub(crate) pipes: AtomicU64,
     pub(crate) mailbox: Mailbox<M>,
     pub(crate) lane: Lane,
     watchers: Watchers,
-    askers: Askers,
-    dispatcher: Dispatcher,
-    /// Whether the dispatcher is this actor's own.
-    pinned: bool,
+    pub(crate) extras: Extras,
+    /// The dispatcher of a pinned actor.
+    pinned: Option<Box<Dispatcher>>,
     /// Touched by the one activation only.
     life: UnsafeCell<Option<Box<dyn Life<M>>>>,
 }
@@ -215,6 +212,19 @@ pub(crate) struct Origin {
     pub(crate) pinned: Option<Dispatcher>,
 }
 
+impl<M> Cell<M> {
+    #[inline]
+    fn dispatcher(&self) -> &Dispatcher {
+        self.pinned.as_deref().unwrap_or(&self.registry.dispatcher)
+    }
+
+    /// How often the actor has been restarted.
+    pub(crate) fn restarted(&self) -> u64 {
+        // Relaxed: a statistic, but for the actor itself, whose activations write it.
+        self.extras.get().map_or(0, |extras| extras.restarts.load(Ordering::Relaxed))
+    }
+}
+
 impl<M: Send + 'static> Cell<M> {
     /// A cell whose actor counts as scheduled, and is in no queue yet.
     pub(crate) fn new(
@@ -228,15 +238,12 @@ impl<M: Send + 'static> Cell<M> {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             lineage,
             processed: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-            pipes: AtomicU64::new(0),
             mailbox: Mailbox::new(capacity)
                 .with_asides(registry.rules.capture_spans, registry.incidents.late().is_some()),
             lane: Lane::new(),
             watchers: Watchers::new(),
-            askers: Askers::new(),
-            pinned: pinned.is_some(),
-            dispatcher: pinned.unwrap_or_else(|| registry.dispatcher.clone()),
+            extras: Extras::default(),
+            pinned: pinned.map(Box::new),
             registry,
             life: UnsafeCell::new(None),
         });
@@ -364,7 +371,7 @@ impl<M: Send + 'static> Cell<M> {
     /// Whether waiting for room can end. On a thread that actors share it might not: as many
     /// senders as there are threads would keep them all from the receiver.
     fn may_wait_here(&self) -> bool {
-        self.dispatcher.as_manual().is_none()
+        self.dispatcher().as_manual().is_none()
             && !is_shared_thread()
             && !Inside::actor(self.id)
             && !Mapping::is_running()
@@ -446,7 +453,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     pub(crate) fn schedule(self: &Arc<Self>) {
-        self.dispatcher.schedule(Arc::clone(self) as Task);
+        self.dispatcher().schedule(Arc::clone(self) as Task);
     }
 
     pub(crate) fn send_signal(self: &Arc<Self>, signal: Signal) {
@@ -470,7 +477,11 @@ impl<M: Send + 'static> Cell<M> {
     /// waits that there are.
     pub(crate) fn let_actors_wait(&self, wait: bool) {
         self.mailbox.let_actors_wait(wait);
-        self.askers.let_wait(wait);
+        // Nobody has been forbidden to wait if nobody has made a place for that.
+        let extras = if wait { self.extras.get() } else { Some(self.extras.make()) };
+        if let Some(extras) = extras {
+            extras.askers.let_wait(wait);
+        }
     }
 
     /// Takes the signals out.
@@ -508,8 +519,8 @@ impl<M: Send + 'static> Activate for Cell<M> {
                 // SAFETY: this is the one activation and the last, which ends when the mailbox has
                 // been closed and all that it accepted has been taken out.
                 unsafe { self.mailbox.free_blocks() };
-                if self.pinned {
-                    self.dispatcher.end();
+                if let Some(own) = &self.pinned {
+                    own.end();
                 }
                 false
             }
@@ -535,7 +546,7 @@ impl<M: Send + 'static> Resident for Cell<M> {
     }
 
     fn askers(&self) -> &Askers {
-        &self.askers
+        &self.extras.make().askers
     }
 
     fn is_stopped(&self) -> bool {
@@ -580,12 +591,11 @@ impl<M: Send + 'static> Resident for Cell<M> {
 
     fn has_pipes(&self) -> bool {
         // Acquire: see `at_work`.
-        self.pipes.load(Ordering::Acquire) > 0
+        self.extras.get().is_some_and(|extras| extras.pipes.load(Ordering::Acquire) > 0)
     }
 
     fn restarts(&self) -> u64 {
-        // Relaxed: a statistic.
-        self.restarts.load(Ordering::Relaxed)
+        self.restarted()
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

@@ -122,7 +122,8 @@ pub(crate) enum Watcher {
 
 /// The watchers of one actor, until it has stopped; then, why it has.
 pub(crate) struct Watchers {
-    state: Mutex<Result<Watching, StopReason>>,
+    /// Boxed, and made by the first watcher: very many actors have none.
+    state: Mutex<Result<Option<Box<Watching>>, StopReason>>,
 }
 
 /// By number, and so in the order in which they began to watch; they are notified in that order. A
@@ -135,7 +136,7 @@ struct Watching {
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::new(Ok(Watching::default())) }
+        Self { state: Mutex::new(Ok(None)) }
     }
 
     /// Adds one, and returns the number that [`remove`](Self::remove) takes. If the actor has
@@ -143,6 +144,7 @@ impl Watchers {
     pub(crate) fn add(&self, watcher: Watcher) -> Result<u64, (Watcher, StopReason)> {
         match &mut *self.state.lock() {
             Ok(watching) => {
+                let watching = watching.get_or_insert_default();
                 let number = watching.next;
                 watching.next += 1;
                 watching.watchers.insert(number, watcher);
@@ -155,7 +157,7 @@ impl Watchers {
     /// Removes the watcher that [`add`](Self::add) gave this number.
     pub(crate) fn remove(&self, number: u64) {
         let mut removed = None;
-        if let Ok(watching) = &mut *self.state.lock() {
+        if let Ok(Some(watching)) = &mut *self.state.lock() {
             removed = watching.watchers.remove(&number);
         }
         // Outside the lock: it may be the last reference.
@@ -165,7 +167,7 @@ impl Watchers {
     /// The actor has stopped. Returns the watchers to notify; later ones learn it from `add`.
     pub(crate) fn close(&self, reason: StopReason) -> IntoValues<u64, Watcher> {
         let before = std::mem::replace(&mut *self.state.lock(), Err(reason));
-        before.unwrap_or_default().watchers.into_values()
+        before.ok().flatten().unwrap_or_default().watchers.into_values()
     }
 
     /// Why the actor stopped, if it has.
@@ -176,7 +178,9 @@ impl Watchers {
     /// How many watchers there are.
     #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().as_ref().map_or(0, |watching| watching.watchers.len())
+        let state = self.state.lock();
+        let watching = state.as_ref().ok().and_then(Option::as_ref);
+        watching.map_or(0, |watching| watching.watchers.len())
     }
 }
 

@@ -254,7 +254,7 @@ impl<M: Send + 'static> ActorRef<M> {
         ActorMetrics {
             mailbox_depth: self.cell.mailbox.depth(),
             processed: self.cell.processed.load(Ordering::Relaxed),
-            restarts: self.cell.restarts.load(Ordering::Relaxed),
+            restarts: self.cell.restarted(),
         }
     }
 

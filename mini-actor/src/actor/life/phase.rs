@@ -132,7 +132,7 @@ impl<A: Actor> Incarnations<A> {
         pause: Duration,
     ) {
         // Relaxed: statistics.
-        cell.restarts.fetch_add(1, Ordering::Relaxed);
+        cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
         if let Some(besides) = &mut self.besides {
