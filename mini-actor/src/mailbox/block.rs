@@ -14,6 +14,10 @@
 //! blocks at most, so very many actors with large messages cost little more than as many with small
 //! ones.
 //!
+//! The first block of a mailbox is a short one: very many actors get few messages in all. It has
+//! only the [last slots](Block::FEW) of a block. The slots lie in reverse, the last one behind the
+//! head, so those of a short block are where they are in any other.
+//!
 //! A block is built on the heap, slot by slot, and never on a stack, which a message of some
 //! mebibytes would overflow.
 
@@ -165,7 +169,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// The head of a block; its slots lie behind it, in one allocation.
+/// The head of a block; its slots lie behind it in reverse, in one allocation.
 #[repr(C)]
 pub(super) struct Block<T> {
     /// The block behind this one, in the queue or among the spare ones.
@@ -194,31 +198,53 @@ impl<T> Block<T> {
         }
     };
 
+    /// How many of them a short one has.
+    pub(super) const FEW: u64 = match Self::SLOTS {
+        31 => 7,
+        15 => 3,
+        // With a single one, the first message would append the next block already.
+        3 | 7 => 2,
+        all => all,
+    };
+
     /// Positions in a block, the last of which is no slot.
     pub(super) const LAP: u64 = Self::SLOTS + 1;
 
-    pub(super) const LAYOUT: Layout = {
-        let slots = size_of::<Slot<T>>() * Self::SLOTS as usize;
+    pub(super) const LAYOUT: Layout = Self::layout(Self::SLOTS);
+    const SHORT_LAYOUT: Layout = Self::layout(Self::FEW);
+
+    const fn layout(slots: u64) -> Layout {
+        let slots = size_of::<Slot<T>>() * slots as usize;
         match Layout::from_size_align(size_of::<Self>() + slots, align_of::<Self>()) {
             Ok(layout) => layout,
             Err(_) => panic!("a message is larger than the address space"),
         }
-    };
+    }
 
     /// A block of empty slots.
     pub(super) fn new() -> *mut Self {
+        Self::with_layout(Self::LAYOUT, 0)
+    }
+
+    /// A block of the last empty slots only.
+    pub(super) fn new_short() -> *mut Self {
+        Self::with_layout(Self::SHORT_LAYOUT, Self::SLOTS - Self::FEW)
+    }
+
+    /// A block of the empty slots from this one on, for which the layout is.
+    fn with_layout(layout: Layout, first: u64) -> *mut Self {
         // SAFETY: the layout has a size: two words at least.
-        let block = unsafe { alloc(Self::LAYOUT) }.cast::<Self>();
+        let block = unsafe { alloc(layout) }.cast::<Self>();
         if block.is_null() {
-            handle_alloc_error(Self::LAYOUT);
+            handle_alloc_error(layout);
         }
         // SAFETY: just allocated, and nobody else has it.
         unsafe {
             (&raw mut (*block).next).write(AtomicPtr::new(ptr::null_mut()));
             (&raw mut (*block).depth).write(AtomicUsize::new(0));
         }
-        for number in 0..Self::SLOTS {
-            // SAFETY: there are `SLOTS` slots, in memory that was just allocated. Only their states
+        for number in first..Self::SLOTS {
+            // SAFETY: there are these slots, in memory that was just allocated. Only their states
             // are written: the messages come later, and may be large.
             unsafe {
                 let slot = Self::slot(block, number).cast_mut();
@@ -234,14 +260,16 @@ impl<T> Block<T> {
     /// # Safety
     ///
     /// The block has not been freed, `block` is as [`new`](Self::new) returned it, and `number` is
-    /// less than [`SLOTS`](Self::SLOTS).
+    /// less than [`SLOTS`](Self::SLOTS); or it is as [`new_short`](Self::new_short) returned it,
+    /// and the number is also one of the last [`FEW`](Self::FEW).
     #[inline]
     pub(super) unsafe fn slot(block: *const Self, number: u64) -> *const Slot<T> {
         assert_place(block);
         debug_assert!(number < Self::SLOTS, "there is no slot {number}");
-        // SAFETY: the slots lie behind the head, in the same allocation, and the number is one of
-        // theirs.
-        unsafe { (&raw const (*block).slots).cast::<Slot<T>>().add(number as usize) }
+        let place = Self::SLOTS - 1 - number;
+        // SAFETY: the slots lie behind the head, in the same allocation, the last one first; and
+        // the number is one of theirs.
+        unsafe { (&raw const (*block).slots).cast::<Slot<T>>().add(place as usize) }
     }
 
     /// Frees a block. Messages in it are not dropped.
@@ -251,20 +279,42 @@ impl<T> Block<T> {
     /// `block` is as [`new`](Self::new) returned it, has not been freed, and nobody else will touch
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
+        // SAFETY: it has this layout and all slots, and nobody else has it.
+        unsafe { Self::free_layout(block, Self::LAYOUT, 0) };
+    }
+
+    /// Frees a short block. Messages in it are not dropped.
+    ///
+    /// # Safety
+    ///
+    /// `block` is as [`new_short`](Self::new_short) returned it, has not been freed, and nobody
+    /// else will touch it.
+    pub(super) unsafe fn free_short(block: *mut Self) {
+        // SAFETY: it has this layout and these slots, and nobody else has it.
+        unsafe { Self::free_layout(block, Self::SHORT_LAYOUT, Self::SLOTS - Self::FEW) };
+    }
+
+    /// Frees a block of the slots from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// `block` is as [`with_layout`](Self::with_layout) returned it for the same layout and slots,
+    /// has not been freed, and nobody else will touch it.
+    unsafe fn free_layout(block: *mut Self, layout: Layout, first: u64) {
         assert_place(block);
         // SAFETY: nobody else has the block.
         unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
-            for number in 0..Self::SLOTS {
-                // SAFETY: there are `SLOTS` slots, and nobody else has the block.
+            for number in first..Self::SLOTS {
+                // SAFETY: there are these slots, and nobody else has the block.
                 unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
             }
             // SAFETY: nobody else has the block. Its head has no slots of its own.
             unsafe { ptr::drop_in_place(block) };
         }
-        // SAFETY: `new` allocated it with this layout.
-        unsafe { dealloc(block.cast(), Self::LAYOUT) };
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(block.cast(), layout) };
     }
 
     /// Frees a chain of blocks, and returns how many there were.

@@ -48,6 +48,10 @@
 //!
 //! > The position is no slot's exactly while *bare* is set or one thread is appending a block.
 //!
+//! The first block has only the last few slots of a block ([`Block::FEW`]), and the position moves
+//! on to the first of these. When it has been read it is freed, since all others are whole. It is
+//! told from them by the position.
+//!
 //! # Where it is
 //!
 //! Here are the run word and the parts of a mailbox; `send` has the senders' side, `receive` the
@@ -184,11 +188,38 @@ unsafe impl<T: Send> Send for Mailbox<T> {}
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
 impl<T> Mailbox<T> {
-    /// How many messages lie before a position. The first position is the one behind an imaginary
-    /// block.
-    const fn count(position: u64) -> u64 {
+    /// The position of the first message: the first slot of the first block, which is short.
+    const FIRST: u64 = Block::<T>::LAP + Block::<T>::SLOTS - Block::<T>::FEW;
+
+    /// How many slots there are before a position, counted as if the blocks in front were whole.
+    const fn slots(position: u64) -> u64 {
         position / Block::<T>::LAP * Block::<T>::SLOTS + position % Block::<T>::LAP
-            - Block::<T>::SLOTS
+    }
+
+    /// How many messages lie before a position. A new mailbox has one before the first.
+    const fn count(position: u64) -> u64 {
+        Self::slots(position).saturating_sub(Self::slots(Self::FIRST))
+    }
+
+    /// Whether the block of this position is the first, and not as long as others.
+    const fn is_short(position: u64) -> bool {
+        Block::<T>::FEW < Block::<T>::SLOTS && position < 2 * Block::<T>::LAP
+    }
+
+    /// Frees the block of this position.
+    ///
+    /// # Safety
+    ///
+    /// The block has not been freed, and nobody else will touch it.
+    unsafe fn free_block(block: *mut Block<T>, position: u64) {
+        if Self::is_short(position) {
+            // SAFETY: nobody else has the block, and the first block of a mailbox is a short one.
+            unsafe { Block::free_short(block) };
+        } else {
+            // SAFETY: nobody else has the block, and all but the first are whole. (That one may
+            // be as well.)
+            unsafe { Block::free(block) };
+        }
     }
 
     /// Whether the word's position is no slot's: a block is being appended, or there is none yet.
@@ -209,6 +240,7 @@ impl<T> Mailbox<T> {
     }
 
     /// A mailbox whose actor counts as scheduled: its maker schedules it.
+    #[inline]
     pub(crate) fn new(capacity: Capacity) -> Self {
         let bound = match capacity {
             Capacity::Unbounded => None,
@@ -239,6 +271,7 @@ impl<T> Mailbox<T> {
 
     /// Whether messages keep the spans in which they are told, and those of timers when they were
     /// due.
+    #[inline]
     pub(crate) fn with_asides(mut self, spans: bool, due: bool) -> Self {
         self.middle.asides = (spans || due).then(|| Box::new(Asides::new(spans)));
         self
@@ -505,10 +538,10 @@ impl<T> Drop for Mailbox<T> {
         while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
         self.head.next.with_mut(|next| {
             // SAFETY: `&mut self`: nobody else uses the head.
-            let last = unsafe { (*next).block };
+            let &mut Next { position, block: last } = unsafe { &mut *next };
             if !last.is_null() {
                 // SAFETY: the last block, without unread slots; nobody else is left.
-                unsafe { Block::free(last) };
+                unsafe { Self::free_block(last, position) };
             }
         });
         // Relaxed: nobody else is left.

@@ -43,15 +43,26 @@ fn receive(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>, count: usize) {
     }
 }
 
-/// A mailbox that nobody is scheduled for, whose next message is the nth of a block.
-fn idle(nth: u32) -> Mailbox<u32> {
-    const { assert!(Block::<u32>::SLOTS == 3) };
-    let mailbox = Mailbox::new(Capacity::Unbounded);
+/// How many messages lie before the last slot of the first block, which is short; and of the
+/// second one.
+const LAST_OF_SHORT: u32 = 1;
+const LAST_OF_WHOLE: u32 = 4;
+
+/// A mailbox that has had so many messages.
+fn used(capacity: Capacity, nth: u32) -> Mailbox<u32> {
+    const { assert!(Block::<u32>::SLOTS == 3 && Block::<u32>::FEW == 2) };
+    let mailbox = Mailbox::new(capacity);
     for _ in 0..nth {
         mailbox.send(9).map(drop).unwrap();
         // SAFETY: nobody else has it.
         assert_eq!(unsafe { mailbox.pop() }, Some(9));
     }
+    mailbox
+}
+
+/// A mailbox that nobody is scheduled for, and that has had so many messages.
+fn idle(nth: u32) -> Mailbox<u32> {
+    let mailbox = used(Capacity::Unbounded, nth);
     // SAFETY: nobody else has it.
     assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
     mailbox
@@ -114,7 +125,12 @@ fn two_senders_and_an_activation_lose_nothing_and_never_run_twice_at_once() {
 
 #[test]
 fn the_same_while_one_of_the_senders_appends_a_block() {
-    two_senders_and_an_activation(2);
+    two_senders_and_an_activation(LAST_OF_WHOLE);
+}
+
+#[test]
+fn the_same_while_the_first_block_of_all_is_read_and_freed() {
+    two_senders_and_an_activation(LAST_OF_SHORT);
 }
 
 #[test]
@@ -431,16 +447,11 @@ fn close_and_free(mailbox: &Mailbox<u32>) -> Vec<u32> {
     seen
 }
 
-/// The mailbox ends with one message in it, the nth of a block, while a sender evicts that and puts
-/// another in. The model fails if the sender looks at a block that has been freed.
+/// The mailbox ends with one message in it, the one after so many, while a sender evicts that and
+/// puts another in. The model fails if the sender looks at a block that has been freed.
 fn a_sender_that_evicts_races_with_the_end(nth: u32) {
     check(move || {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
-        for _ in 0..nth {
-            mailbox.send(9).map(drop).unwrap();
-            // SAFETY: nobody else has it.
-            assert_eq!(unsafe { mailbox.pop() }, Some(9));
-        }
+        let mailbox = Arc::new(used(Capacity::Bounded(1, Overflow::DropOldest), nth));
         mailbox.send(0).map(drop).unwrap();
         let sender = beside(&mailbox, |mailbox| {
             let mut had = Vec::new();
@@ -473,12 +484,17 @@ fn a_sender_that_evicts_at_the_end_of_a_mailbox_looks_at_no_block_that_has_been_
 
 #[test]
 fn the_same_while_the_reader_goes_from_one_block_to_the_next() {
-    a_sender_that_evicts_races_with_the_end(2);
+    a_sender_that_evicts_races_with_the_end(LAST_OF_WHOLE);
+}
+
+#[test]
+fn the_same_while_the_reader_leaves_the_first_block_of_all_which_is_freed() {
+    a_sender_that_evicts_races_with_the_end(LAST_OF_SHORT);
 }
 
 #[test]
 fn a_sender_that_appends_a_block_at_the_end_of_a_mailbox_leaves_none() {
-    for nth in [0, 2] {
+    for nth in [0, LAST_OF_SHORT, LAST_OF_WHOLE] {
         check(move || {
             let mailbox = Arc::new(idle(nth));
             let sender = beside(&mailbox, |mailbox| mailbox.send(1).is_err());
@@ -493,7 +509,7 @@ fn a_sender_that_appends_a_block_at_the_end_of_a_mailbox_leaves_none() {
 #[test]
 fn a_block_that_is_given_back_while_others_are_appended_is_used_by_one_of_them() {
     check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        let mailbox = Arc::new(idle(LAST_OF_SHORT + 1));
         // A full block, and the next one up to its last slot.
         for number in 0..5 {
             mailbox.send(number).map(drop).unwrap();
@@ -553,12 +569,17 @@ fn a_row_a_sender_and_an_activation(nth: u32) {
 
 #[test]
 fn a_row_that_fills_a_block_races_with_a_sender_and_an_activation() {
-    a_row_a_sender_and_an_activation(0);
+    a_row_a_sender_and_an_activation(LAST_OF_SHORT + 1);
 }
 
 #[test]
 fn the_same_with_a_row_that_goes_over_two_blocks() {
-    a_row_a_sender_and_an_activation(1);
+    a_row_a_sender_and_an_activation(LAST_OF_SHORT + 2);
+}
+
+#[test]
+fn the_same_with_a_row_that_goes_over_the_first_block_of_all() {
+    a_row_a_sender_and_an_activation(0);
 }
 
 #[test]
@@ -593,11 +614,11 @@ fn a_row_that_races_with_closing_is_counted_as_far_as_it_came() {
 /// the next message is the last of its block.
 fn after_a_burst(spare: usize, capacity: Capacity) -> Mailbox<u32> {
     let mailbox = Mailbox::new(capacity);
-    let slots = Block::<u32>::SLOTS as usize;
-    let mut left = (spare + 1) * slots - 1;
+    let (slots, few) = (Block::<u32>::SLOTS as usize, Block::<u32>::FEW as usize);
+    let mut left = few + (spare + 1) * slots - 1;
     while left > 0 {
         // The first blocks together, so that they are in use at once.
-        let row = left.min(spare * slots);
+        let row = left.min(few + spare * slots);
         send_all(&mailbox, &Tokens::default(), 0..row as u32);
         for _ in 0..row {
             // SAFETY: nobody else has it.
@@ -824,7 +845,9 @@ fn a_future_that_waits_for_room_is_woken_when_there_is_some() {
 #[test]
 fn each_of_two_threads_that_wait_for_room_is_woken() {
     check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        // All messages in one block, or the model would not end.
+        let capacity = Capacity::Bounded(1, Overflow::Block(Duration::MAX));
+        let mailbox = Arc::new(used(capacity, LAST_OF_SHORT + 1));
         a_message(&mailbox);
         let senders = [1, 2].map(|number| {
             beside(&mailbox, move |mailbox| {

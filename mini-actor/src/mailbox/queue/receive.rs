@@ -114,8 +114,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                // From the position behind the imaginary block.
-                *next = Next { position: next.position + 1, block: first };
+                *next = Next { position: Self::FIRST, block: first };
             }
             loop {
                 let offset = next.position % Block::<T>::LAP;
@@ -131,8 +130,8 @@ impl<T> Mailbox<T> {
                     // SAFETY: it is there until it is recycled below.
                     // Relaxed: stored before the slot's state by the same sender.
                     let after = unsafe { &*next.block }.next.load(Ordering::Relaxed);
-                    let read = std::mem::replace(&mut next.block, after);
-                    next.position += 2;
+                    let read =
+                        std::mem::replace(next, Next { position: next.position + 2, block: after });
                     // SAFETY: the only reader, nothing is left in it, and the head has moved on.
                     unsafe { self.recycle(read) };
                 } else {

@@ -50,8 +50,8 @@ impl<T> Mailbox<T> {
         debug_assert!(wanted > 0, "no slot is wanted");
         let (first, taken, sent) = self.reserve(wanted)?;
         for number in 0..taken {
-            // SAFETY: the slots that were taken lie behind each other in one block.
-            let slot = unsafe { first.add(number) };
+            // SAFETY: the slots that were taken lie in one block, each in front of the one before.
+            let slot = unsafe { first.sub(number) };
             match messages.next() {
                 // SAFETY: the slot was taken above, and nothing has been put in. The block is there
                 // until its last slot has been read, and so until this loop has put something into
@@ -110,7 +110,7 @@ impl<T> Mailbox<T> {
             let (offset, places) = match self.plan(word, wanted) {
                 Plan::Take { offset, places } => (offset, places),
                 Plan::AppendFirst => {
-                    word = self.append_first(word, &mut made);
+                    word = self.append_first(word);
                     continue;
                 }
                 Plan::LookAgain => {
@@ -203,42 +203,44 @@ impl<T> Mailbox<T> {
         // SAFETY: the block has not been freed.
         // Relaxed: published by the states of the caller's slots.
         unsafe { &*block }.next.store(next, Ordering::Relaxed);
-        self.appended(next);
+        self.appended(next, 1);
     }
 
     /// Appends the first block, unless another thread is faster. Returns the word as it is then.
-    /// The block comes from `made`, or is left there if it is not used.
     #[cold]
-    fn append_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
+    fn append_first(&self, word: u64) -> u64 {
         debug_assert!(word & BARE != 0, "the mailbox has a block already");
         debug_assert!(Self::is_between_blocks(word), "the position is a slot's");
-        if made.is_null() {
-            // Before the exchange, so that others need not wait for the allocation.
-            *made = Block::new();
-        }
+        // Before the exchange, so that others need not wait for the allocation.
+        let first = Block::new_short();
         // Relaxed: there is nothing before the first block to be seen, and the block is published
         // when it has been appended. Acquire: the loser goes on with the word that it finds, so it
         // sees the block that belongs to it.
         let claimed = word & !BARE;
         match self.tail.word.compare_exchange(word, claimed, Ordering::Relaxed, Ordering::Acquire) {
             Ok(_) => {
-                let first = self.new_block(made);
+                // Relaxed: a number that only says when to look.
+                self.middle.blocks.fetch_add(1, Ordering::Relaxed);
                 // Release: the reader may find it before it sees a message in it.
                 self.middle.first.store(first, Ordering::Release);
-                self.appended(first)
+                self.appended(first, Self::FIRST - Block::<T>::SLOTS)
             }
-            Err(now) => now,
+            Err(now) => {
+                // SAFETY: made above, and in nobody else's hands.
+                unsafe { Block::free_short(first) };
+                now
+            }
         }
     }
 
-    /// The position moves on from the one that is no slot's to the first slot of this block. For
-    /// the thread that appends it. Returns the word as it is then.
-    fn appended(&self, block: *mut Block<T>) -> u64 {
+    /// The position moves on from the one that is no slot's to the first slot of this block, which
+    /// is so many further. For the thread that appends it. Returns the word as it is then.
+    fn appended(&self, block: *mut Block<T>, further: u64) -> u64 {
         // Relaxed: published by the addition below.
         self.tail.block.store(block, Ordering::Relaxed);
         // Release: a sender that sees the new lap sees its block. Acquire: the caller may find the
         // mailbox closed.
-        self.tail.word.fetch_add(ONE, Ordering::AcqRel) + ONE
+        self.tail.word.fetch_add(further * ONE, Ordering::AcqRel) + further * ONE
     }
 
     /// A block that has just been made, here or before. For the thread that appends it.

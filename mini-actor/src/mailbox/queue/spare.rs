@@ -15,7 +15,7 @@
 
 use std::ptr;
 
-use super::{CLOSED, Mailbox, TRIMMING};
+use super::{CLOSED, Mailbox, Next, TRIMMING};
 use crate::mailbox::block::Block;
 use crate::sync::{CHECKED, Ordering};
 
@@ -64,13 +64,13 @@ impl<T> Mailbox<T> {
         Some(block)
     }
 
-    /// Keeps a block that has been read, or frees it if there are enough.
+    /// Keeps a block that has been read, or frees it if there are enough or it is a short one.
     ///
     /// # Safety
     ///
     /// The caller is the only reader, has read all slots of the block, and has taken it out of the
-    /// queue.
-    pub(super) unsafe fn recycle(&self, block: *mut Block<T>) {
+    /// queue. The position is one of the block's.
+    pub(super) unsafe fn recycle(&self, Next { position, block }: Next<T>) {
         debug_assert!(!block.is_null() && block.is_aligned(), "{block:p} is no block's address");
         // Relaxed, here and below: only readers push and write depths, one after the other.
         let mut top = self.middle.spare.load(Ordering::Relaxed);
@@ -79,12 +79,12 @@ impl<T> Mailbox<T> {
             // been taken meanwhile, it is in use, and its depth is still what a reader wrote.
             // Relaxed: the reader's own.
             let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
-            if depth >= Self::SPARE {
+            if depth >= Self::SPARE || Self::is_short(position) {
                 // Relaxed: a number that only says when to look.
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
                 // SAFETY: it is out of the queue, and senders are done with a block whose slots
                 // have been read.
-                unsafe { Block::free(block) };
+                unsafe { Self::free_block(block, position) };
                 return;
             }
             // SAFETY: it is out of the queue and not on the stack yet, so nobody else has it.
@@ -165,10 +165,11 @@ impl<T> Mailbox<T> {
         let word = self.tail.word.load(Ordering::Acquire);
         debug_assert!(word & CLOSED != 0, "senders may still take slots");
         let reader = self.middle.bound.as_ref().filter(|it| it.evicts()).map(|it| it.reader());
-        let last = self.head.next.with_mut(|next| {
+        let (last, position) = self.head.next.with_mut(|next| {
             // SAFETY: the caller is the one activation; and where senders read as well, it holds
             // their lock.
-            std::mem::replace(unsafe { &mut (*next).block }, ptr::null_mut())
+            let next = unsafe { &mut *next };
+            (std::mem::replace(&mut next.block, ptr::null_mut()), next.position)
         });
         // Relaxed, all of them: seen by the load above, by a slot that has been read, or by the
         // lock; and those who look at them from now on find nothing there.
@@ -179,8 +180,9 @@ impl<T> Mailbox<T> {
         // One that was appended, and in which no slot has been read, is only the first still.
         let in_use = if last.is_null() { first } else { last };
         if !in_use.is_null() {
-            // SAFETY: all slots that were taken have been read, and it is in no list.
-            unsafe { Block::free(in_use) };
+            // SAFETY: all slots that were taken have been read, and it is in no list. (Before the
+            // first is found, the head's position is one in front of it.)
+            unsafe { Self::free_block(in_use, position) };
         }
         for chain in [stack, taken] {
             // SAFETY: taken out above, so they are nobody else's, and none is in both.

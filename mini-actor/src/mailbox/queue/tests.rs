@@ -9,6 +9,8 @@ mod room;
 
 /// Of the small messages in these tests.
 const SLOTS: u64 = Block::<u64>::SLOTS;
+/// Those of the first block.
+const FEW: u64 = Block::<u64>::FEW;
 
 #[test]
 fn the_first_message_asks_for_an_activation_and_the_last_worked_off_ends_it() {
@@ -73,7 +75,7 @@ fn a_closed_mailbox_gives_messages_back_and_says_how_many_it_had_accepted() {
 
 #[test]
 fn messages_left_in_a_mailbox_are_dropped_with_it() {
-    for left in [0, 1, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS] {
+    for left in [0, 1, FEW - 1, FEW, FEW + 1, FEW + SLOTS, 3 * SLOTS] {
         let shared = Arc::new(());
         let mailbox = Mailbox::new(Capacity::Unbounded);
         for _ in 0..left + 5 {
@@ -100,7 +102,7 @@ impl Drop for Bomb {
 
 #[test]
 fn all_messages_left_in_a_mailbox_are_dropped_although_their_destructors_panic() {
-    for left in [1, SLOTS, SLOTS + 1, 3 * SLOTS] {
+    for left in [1, FEW, FEW + 1, FEW + SLOTS, 3 * SLOTS] {
         let dropped = Arc::default();
         let mailbox = Mailbox::new(Capacity::Unbounded);
         for _ in 0..left {
@@ -211,8 +213,8 @@ fn each_arrives_in_order(capacity: Capacity) {
 
 #[test]
 fn messages_sent_together_lie_behind_each_other_over_any_number_of_blocks() {
-    for before in [0, 1, SLOTS - 1, SLOTS] {
-        for count in [1, 2, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS + 2] {
+    for before in [0, 1, FEW - 1, FEW, FEW + SLOTS - 1, FEW + SLOTS] {
+        for count in [1, 2, FEW, FEW + 1, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS + 2] {
             let mailbox = Mailbox::new(Capacity::Unbounded);
             let mut messages = 0..before + count;
             for number in messages.by_ref().take(before as usize) {
@@ -243,11 +245,11 @@ fn messages_sent_together_ask_for_one_activation() {
     let mailbox = Mailbox::new(Capacity::Unbounded);
     // SAFETY: the test is the only activation.
     assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
-    let mut messages = 0..SLOTS + 3;
-    assert_eq!(
-        mailbox.send_some(messages.clone().count(), &mut messages),
-        Ok((SLOTS as usize, Sent::Schedule))
-    );
+    let (few, slots) = (FEW as usize, SLOTS as usize);
+    let all = few + slots + 3;
+    let mut messages = 0..all as u64;
+    assert_eq!(mailbox.send_some(all, &mut messages), Ok((few, Sent::Schedule)));
+    assert_eq!(mailbox.send_some(slots + 3, &mut messages), Ok((slots, Sent::Counted)));
     assert_eq!(mailbox.send_some(3, &mut messages), Ok((3, Sent::Counted)));
 }
 
@@ -341,6 +343,20 @@ fn a_mailbox_without_messages_has_no_block() {
 }
 
 #[test]
+fn the_first_block_has_few_slots_and_is_freed_when_they_have_been_read() {
+    const { assert!(1 < FEW && FEW < SLOTS) };
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    for number in 1..FEW {
+        assert!(mailbox.send(number).is_ok());
+    }
+    assert_eq!((mailbox.blocks(), mailbox.accepted()), (1, FEW - 1));
+    assert!(mailbox.send(FEW).is_ok());
+    assert_eq!((mailbox.blocks(), mailbox.accepted()), (2, FEW));
+    assert_eq!(drain(&mailbox) as u64, FEW);
+    assert_eq!((mailbox.blocks(), mailbox.received(), mailbox.depth()), (1, FEW, 0));
+}
+
+#[test]
 fn an_idle_mailbox_gives_back_what_a_burst_has_taken() {
     const MANY: u64 = if cfg!(miri) { 300 } else { 1_000 };
     fn burst<T: Copy>(message: T, kept: usize) {
@@ -362,10 +378,10 @@ fn an_idle_mailbox_gives_back_what_a_burst_has_taken() {
 
 #[test]
 fn a_mailbox_at_its_end_gives_all_its_blocks_back_however_it_was_used() {
-    let slots = Block::<u32>::SLOTS as u32;
+    let (few, slots) = (Block::<u32>::FEW as u32, Block::<u32>::SLOTS as u32);
     let policies = [Overflow::Fail, Overflow::DropOldest].map(|it| Capacity::Bounded(1_000, it));
     for capacity in policies.into_iter().chain([Capacity::Unbounded]) {
-        for count in [0, 1, slots - 1, slots, slots + 1, 3 * slots] {
+        for count in [0, 1, few - 1, few, few + 1, few + slots - 1, few + slots, 3 * slots] {
             let mailbox = Mailbox::new(capacity);
             for number in 0..count {
                 let _ = mailbox.send(number).unwrap();
