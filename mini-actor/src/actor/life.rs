@@ -287,14 +287,15 @@ impl<A: Actor> Incarnations<A> {
         if matches!(self.phase, Phase::Ending { .. }) {
             return bury_next(turn);
         }
-        if let Some(panic) = self.next_escalated() {
+        let besides = self.besides.is_some();
+        if besides && let Some(panic) = self.next_escalated() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
         if self.ctx.has_unstashed() {
             return self.receive_told(turn, true, Context::next_unstashed);
         }
-        if let Some(due) = self.next_due(turn) {
+        if besides && let Some(due) = self.next_due(turn) {
             self.handle_due(turn, due);
             return true;
         }

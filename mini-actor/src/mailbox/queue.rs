@@ -263,7 +263,7 @@ impl<T> Mailbox<T> {
             },
             _and: Gap::NEW,
             head: Head {
-                next: UnsafeCell::new(Next { position, block: ptr::null_mut() }),
+                next: UnsafeCell::new(Next { position: Self::FIRST, block: ptr::null_mut() }),
                 taken: AtomicU64::new(0),
             },
         }
@@ -403,7 +403,9 @@ impl<T> Mailbox<T> {
         }
         // SAFETY: without a bound nobody reads but the one activation, to which this part of the
         // head belongs.
-        self.head.next.with_mut(|next| Self::count(unsafe { (*next).position }))
+        let position = self.head.next.with_mut(|next| unsafe { (*next).position });
+        // The reader's position is never before the first. (In each step of a turn, so no `count`.)
+        Self::slots(position) - Self::slots(Self::FIRST)
     }
 
     /// Announces a signal.

@@ -55,6 +55,10 @@ pub(super) enum Settled {
 impl<A: Actor> Incarnations<A> {
     /// Moves on to the next phase, if it is time.
     pub(super) fn settle(&mut self, turn: &TurnOf<'_, A>) -> Settled {
+        // What most actors are told before each message.
+        if self.besides.is_none() && self.phase == Phase::Alive && !self.ctx.stopping {
+            return Settled::Works;
+        }
         let settled = self.settle_phase(turn);
         // Its children may have to be told of it, which comes before all else.
         if self.is_behind() { Settled::Moved } else { settled }

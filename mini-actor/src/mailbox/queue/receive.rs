@@ -114,7 +114,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                *next = Next { position: Self::FIRST, block: first };
+                next.block = first;
             }
             loop {
                 let offset = next.position % Block::<T>::LAP;

@@ -181,7 +181,7 @@ impl<T> Mailbox<T> {
         let in_use = if last.is_null() { first } else { last };
         if !in_use.is_null() {
             // SAFETY: all slots that were taken have been read, and it is in no list. (Before the
-            // first is found, the head's position is one in front of it.)
+            // first is found, the head's position is already that block's.)
             unsafe { Self::free_block(in_use, position) };
         }
         for chain in [stack, taken] {
