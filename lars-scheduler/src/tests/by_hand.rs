@@ -33,6 +33,7 @@ use crate::{Cancellable, Task};
 
 /// One tick. It is longer than the steps of these tests.
 const TICK: u64 = 100;
+const SECOND: u64 = 1_000_000_000;
 
 /// More tasks than the driver deals with in one step; fewer under Miri, where each takes a
 /// millisecond.
@@ -602,7 +603,6 @@ fn what_others_cancel_in_the_lane_of_a_thread_that_has_gone_is_collected_once() 
 
 #[test]
 fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_collect() {
-    const SECOND: u64 = 1_000_000_000;
     let mut it = ByHand::new();
     let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * SECOND)).collect();
     elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
@@ -616,7 +616,6 @@ fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_
 #[test]
 #[cfg_attr(miri, ignore = "needs thousands of timers")]
 fn the_driver_collects_in_a_lane_whose_owner_comes_and_collects_less_than_others_cancel() {
-    const SECOND: u64 = 1_000_000_000;
     let mut it = ByHand::new();
     let timers: Vec<_> = (0..10_000).map(|_| it.schedule(50 * SECOND)).collect();
     elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
@@ -724,7 +723,6 @@ impl Tasks {
 
 #[test]
 fn a_pool_is_stalled_if_all_of_it_has_been_busy_for_more_than_a_second_while_tasks_wait() {
-    const SECOND: u64 = 1_000_000_000;
     let tasks = Tasks::new(10);
     let mut it = ByHand::on(&tasks.pool);
     tasks.schedule(&it, [0]);
