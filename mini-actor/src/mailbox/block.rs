@@ -15,8 +15,8 @@
 //! ones.
 //!
 //! The first block of a mailbox is a short one: very many actors get few messages in all. It has
-//! only the [last slots](Block::FEW) of a block. The slots lie in reverse, the last one behind the
-//! head, so those of a short block are where they are in any other.
+//! only the [last slots](Block::FEW) of a block. The slots lie in front of the head, in the order
+//! in which they are used, so those of a short block are where they are in any other.
 //!
 //! A block is built on the heap, slot by slot, and never on a stack, which a message of some
 //! mebibytes would overflow.
@@ -169,14 +169,15 @@ impl<T> Slot<T> {
     }
 }
 
-/// The head of a block; its slots lie behind it in reverse, in one allocation.
+/// The head of a block; its slots lie in front of it, in one allocation.
 #[repr(C)]
 pub(super) struct Block<T> {
     /// The block behind this one, in the queue or among the spare ones.
     pub(super) next: AtomicPtr<Block<T>>,
     /// Among the spare ones: how many there are from here on. The reader's.
     pub(super) depth: AtomicUsize,
-    slots: [Slot<T>; 0],
+    /// A head is aligned as slots are.
+    _alignment: [Slot<T>; 0],
 }
 
 impl<T> Block<T> {
@@ -214,36 +215,43 @@ impl<T> Block<T> {
     const SHORT_LAYOUT: Layout = Self::layout(Self::FEW);
 
     const fn layout(slots: u64) -> Layout {
-        let slots = size_of::<Slot<T>>() * slots as usize;
-        match Layout::from_size_align(size_of::<Self>() + slots, align_of::<Self>()) {
+        let size = Self::room(slots) + size_of::<Self>();
+        match Layout::from_size_align(size, align_of::<Self>()) {
             Ok(layout) => layout,
             Err(_) => panic!("a message is larger than the address space"),
         }
     }
 
+    /// How far from the beginning of its memory the head of a block with so many slots lies.
+    const fn room(slots: u64) -> usize {
+        (size_of::<Slot<T>>() * slots as usize).next_multiple_of(align_of::<Self>())
+    }
+
     /// A block of empty slots.
     pub(super) fn new() -> *mut Self {
-        Self::with_layout(Self::LAYOUT, 0)
+        Self::with_layout(Self::LAYOUT, Self::SLOTS)
     }
 
     /// A block of the last empty slots only.
     pub(super) fn new_short() -> *mut Self {
-        Self::with_layout(Self::SHORT_LAYOUT, Self::SLOTS - Self::FEW)
+        Self::with_layout(Self::SHORT_LAYOUT, Self::FEW)
     }
 
-    /// A block of the empty slots from this one on, for which the layout is.
-    fn with_layout(layout: Layout, first: u64) -> *mut Self {
+    /// A block of the last `slots` empty slots, for which the layout is.
+    fn with_layout(layout: Layout, slots: u64) -> *mut Self {
         // SAFETY: the layout has a size: two words at least.
-        let block = unsafe { alloc(layout) }.cast::<Self>();
-        if block.is_null() {
+        let memory = unsafe { alloc(layout) };
+        if memory.is_null() {
             handle_alloc_error(layout);
         }
+        // SAFETY: the layout has this much room in front of a head.
+        let block = unsafe { memory.add(Self::room(slots)) }.cast::<Self>();
         // SAFETY: just allocated, and nobody else has it.
         unsafe {
             (&raw mut (*block).next).write(AtomicPtr::new(ptr::null_mut()));
             (&raw mut (*block).depth).write(AtomicUsize::new(0));
         }
-        for number in first..Self::SLOTS {
+        for number in Self::SLOTS - slots..Self::SLOTS {
             // SAFETY: there are these slots, in memory that was just allocated. Only their states
             // are written: the messages come later, and may be large.
             unsafe {
@@ -266,10 +274,9 @@ impl<T> Block<T> {
     pub(super) unsafe fn slot(block: *const Self, number: u64) -> *const Slot<T> {
         assert_place(block);
         debug_assert!(number < Self::SLOTS, "there is no slot {number}");
-        let place = Self::SLOTS - 1 - number;
-        // SAFETY: the slots lie behind the head, in the same allocation, the last one first; and
-        // the number is one of theirs.
-        unsafe { (&raw const (*block).slots).cast::<Slot<T>>().add(place as usize) }
+        // SAFETY: the slots lie in front of the head, in the same allocation, and the number is one
+        // of theirs.
+        unsafe { block.cast::<Slot<T>>().sub((Self::SLOTS - number) as usize) }
     }
 
     /// Frees a block. Messages in it are not dropped.
@@ -280,7 +287,7 @@ impl<T> Block<T> {
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
         // SAFETY: it has this layout and all slots, and nobody else has it.
-        unsafe { Self::free_layout(block, Self::LAYOUT, 0) };
+        unsafe { Self::free_layout(block, Self::LAYOUT, Self::SLOTS) };
     }
 
     /// Frees a short block. Messages in it are not dropped.
@@ -291,30 +298,30 @@ impl<T> Block<T> {
     /// else will touch it.
     pub(super) unsafe fn free_short(block: *mut Self) {
         // SAFETY: it has this layout and these slots, and nobody else has it.
-        unsafe { Self::free_layout(block, Self::SHORT_LAYOUT, Self::SLOTS - Self::FEW) };
+        unsafe { Self::free_layout(block, Self::SHORT_LAYOUT, Self::FEW) };
     }
 
-    /// Frees a block of the slots from `first` on.
+    /// Frees a block of the last `slots` slots.
     ///
     /// # Safety
     ///
     /// `block` is as [`with_layout`](Self::with_layout) returned it for the same layout and slots,
     /// has not been freed, and nobody else will touch it.
-    unsafe fn free_layout(block: *mut Self, layout: Layout, first: u64) {
+    unsafe fn free_layout(block: *mut Self, layout: Layout, slots: u64) {
         assert_place(block);
         // SAFETY: nobody else has the block.
         unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
-            for number in first..Self::SLOTS {
+            for number in Self::SLOTS - slots..Self::SLOTS {
                 // SAFETY: there are these slots, and nobody else has the block.
                 unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
             }
             // SAFETY: nobody else has the block. Its head has no slots of its own.
             unsafe { ptr::drop_in_place(block) };
         }
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(block.cast(), layout) };
+        // SAFETY: it was allocated with this layout, and the head lies this far from its beginning.
+        unsafe { dealloc(block.cast::<u8>().sub(Self::room(slots)), layout) };
     }
 
     /// Frees a chain of blocks, and returns how many there were.

@@ -50,8 +50,8 @@ impl<T> Mailbox<T> {
         debug_assert!(wanted > 0, "no slot is wanted");
         let (first, taken, sent) = self.reserve(wanted)?;
         for number in 0..taken {
-            // SAFETY: the slots that were taken lie in one block, each in front of the one before.
-            let slot = unsafe { first.sub(number) };
+            // SAFETY: the slots that were taken lie in one block, each behind the one before.
+            let slot = unsafe { first.add(number) };
             match messages.next() {
                 // SAFETY: the slot was taken above, and nothing has been put in. The block is there
                 // until its last slot has been read, and so until this loop has put something into
