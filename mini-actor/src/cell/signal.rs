@@ -65,6 +65,10 @@ impl Lane {
     /// front.
     pub(crate) fn push(&self, make: impl FnOnce() -> Signal) {
         let mut waiting = self.waiting.lock();
+        if waiting.is_empty() {
+            // Most signals come alone, such as the stops of very many actors.
+            waiting.reserve_exact(1);
+        }
         waiting.push(make());
         drop(waiting);
         // Relaxed: the run word decides; this only lets a running activation look sooner.
