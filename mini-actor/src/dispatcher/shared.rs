@@ -255,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_scheduled_last_is_dropped_with_the_last_thread_and_not_before() {
+        let shared = Arc::new(Two::new().shared);
+        let [first, second] = [Running::new(&shared), Running::new(&shared)];
+        shared.end();
+        let task: Task = Arc::new(Nothing(0));
+        shared.push(Arc::clone(&task));
+        // A wait has a limit.
+        shared.wait_ended(Some(real_now()));
+        drop(first);
+        assert_eq!((shared.running(), Arc::strong_count(&task)), (1, 2));
+        drop(second);
+        shared.wait_ended(None);
+        assert_eq!((shared.running(), Arc::strong_count(&task)), (0, 1));
+    }
+
+    #[test]
     fn what_waits_behind_tasks_that_block_in_each_turn_has_its_own_whatever_the_order() {
         // (Miri takes minutes for all of them.)
         const STEPS: u32 = if cfg!(miri) { 3 } else { 14 };

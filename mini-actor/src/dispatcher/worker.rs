@@ -16,6 +16,9 @@
 //! the end of its own queue. So an actor that is woken from outside waits for the rest of a round
 //! and for the next one, however busy the other actors are.
 
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::time::Duration;
