@@ -171,7 +171,7 @@ impl Watchers {
     /// The actor has stopped. Returns the watchers to notify; later ones learn it from `add`.
     pub(crate) fn close(&self, reason: StopReason) -> IntoValues<u64, Watcher> {
         let before = std::mem::replace(&mut *self.state.lock(), Err(reason));
-        before.ok().flatten().unwrap_or_default().watchers.into_values()
+        before.ok().flatten().map_or_else(BTreeMap::new, |it| it.watchers).into_values()
     }
 
     /// Why the actor stopped, if it has.

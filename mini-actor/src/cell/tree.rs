@@ -45,6 +45,15 @@ struct Living {
     disowned: bool,
 }
 
+/// Spreads numbers over all bits, consecutive ones as well as those that lie a power of two apart,
+/// such as the numbers of the few that stay: by the golden ratio, once for the table, and once more
+/// for the place in it.
+const fn spread(number: u64) -> u64 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let spread = number.wrapping_mul(GOLDEN);
+    (spread ^ spread >> 32).wrapping_mul(GOLDEN)
+}
+
 impl Living {
     fn new() -> Self {
         Self {
@@ -69,9 +78,7 @@ impl Living {
     /// which nobody chooses: it need not be a hash that is hard to foresee, nor one of the parent.
     fn hash(&self, key: (u64, Name<&str>)) -> u64 {
         let Name::Anonymous(number) = key.1 else { return self.hasher.hash_one(key) };
-        // By the golden ratio, which spreads consecutive numbers evenly over the upper bits.
-        let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        spread ^ spread >> 32
+        spread(number)
     }
 
     /// An actor by its [key](Lineage::key) and the hash of that.
@@ -413,4 +420,29 @@ const NOBODY: u64 = 0;
 
 fn is_root(actor: &dyn Resident) -> bool {
     actor.lineage().key().0 == NOBODY
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_spread_over_the_tables_and_in_each_of_them_whatever_their_distance() {
+        const PLACES: u64 = if cfg!(miri) { 128 } else { 1024 };
+        let distances = [1, 2, 10, 84, 100, 1 << 10, 1 << 11, 1 << 16, 1 << 20, 1 << 32];
+        for distance in distances {
+            let mut tables = [0_u64; TABLES];
+            let mut places = HashSet::new();
+            for number in 0..TABLES as u64 * PLACES {
+                let hash = spread(number * distance);
+                tables[Living::table(hash)] += 1;
+                places.insert((Living::table(hash), hash % PLACES));
+            }
+            // At random, 63 of a hundred places are taken by as many numbers as there are places.
+            let taken = places.len() as u64 * 100 / (TABLES as u64 * PLACES);
+            assert!(taken > 55, "every {distance}: {taken} of a hundred places");
+            let (least, most) = (tables.iter().min().unwrap(), tables.iter().max().unwrap());
+            assert!(*least > PLACES * 3 / 4 && *most < PLACES * 5 / 4, "{distance}: {tables:?}");
+        }
+    }
 }

@@ -242,11 +242,13 @@ impl Closing {
     }
 
     pub(super) fn report(&self, before: &SystemMetrics) -> CloseReport {
+        // Outside the lock: it may drop the last references to actors.
+        let running = self.registry.tree.paths();
         let mut progress = self.progress.lock();
         let handed_over = matches!(progress.handover, Handover::Done);
         let (report, metrics) = (&mut progress.report, self.registry.metrics());
         report.scheduler_stopped = handed_over;
-        report.running = self.registry.tree.paths();
+        report.running = running;
         report.threads = self.registry.dispatcher.running();
         report.actors_stopped = before.alive.saturating_sub(metrics.alive);
         report.received = metrics.processed.saturating_sub(before.processed);
