@@ -90,7 +90,7 @@ impl Cause {
             Self::PoolFull => "the queue of the pool was full",
             Self::OtherExecutor => "it waited in another executor",
             Self::Gate => "a thread was interrupted while it scheduled",
-            Self::Housekeeping => "the timer thread had other work",
+            Self::Housekeeping => "timer thread housekeeping",
             Self::Hook => "a hook or the log took its time",
             Self::EventLoop => "the event loop was elsewhere",
             Self::Processor => "no processor was free",

@@ -239,15 +239,15 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     // A cause has the room that it needs, where the culprits leave it.
     let mut one = snapshot(2);
     let mut few = late(40);
-    few.rows[1].cause = "the timer thread had other work".to_owned();
+    few.rows[1].cause = "timer thread housekeeping".to_owned();
     few.rows.truncate(2);
     one.late = Some(few);
     app.tell(News::Snapshot(Box::new(one)));
     let screen = drawn(&app, 80, 24);
-    assert!(screen.contains(" the timer thread had oth  "), "{screen}");
+    assert!(screen.contains(" timer thread housekeepin  "), "{screen}");
     assert!(line(&screen, "an inline task ran").contains("sync prices"), "{screen}");
     let screen = drawn(&app, 100, 24);
-    assert!(screen.contains(" the timer thread had other work  "), "{screen}");
+    assert!(screen.contains(" timer thread housekeeping  "), "{screen}");
     assert!(line(&screen, "an inline task ran").contains("src/sync.rs:5:5"), "{screen}");
 }
 
