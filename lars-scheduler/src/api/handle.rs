@@ -97,9 +97,9 @@ impl Handle {
     ///
     /// # Blocking
     ///
-    /// Lock-free in steady state. Locks are held for a few microseconds: by the first calls of a
-    /// thread, and by those for which there was no memory yet. Only while the timer thread is late,
-    /// a thread that schedules more than its share sleeps in the call, for at most a second.
+    /// Lock-free in steady state: the first calls of a thread, and calls for which there is no
+    /// memory yet, take a lock for a moment. Only while the timer thread is late, a thread that
+    /// schedules more than its share sleeps in the call, for at most a second.
     /// [`Backpressure`](crate::Backpressure) has the alternatives.
     ///
     /// # Errors

@@ -212,7 +212,6 @@ impl<T> Block<T> {
     pub(super) const LAP: u64 = Self::SLOTS + 1;
 
     pub(super) const LAYOUT: Layout = Self::layout(Self::SLOTS);
-    const SHORT_LAYOUT: Layout = Self::layout(Self::FEW);
 
     const fn layout(slots: u64) -> Layout {
         let size = Self::room(slots) + size_of::<Self>();
@@ -229,16 +228,17 @@ impl<T> Block<T> {
 
     /// A block of empty slots.
     pub(super) fn new() -> *mut Self {
-        Self::with_layout(Self::LAYOUT, Self::SLOTS)
+        Self::with_slots(Self::SLOTS)
     }
 
     /// A block of the last empty slots only.
     pub(super) fn new_short() -> *mut Self {
-        Self::with_layout(Self::SHORT_LAYOUT, Self::FEW)
+        Self::with_slots(Self::FEW)
     }
 
-    /// A block of the last `slots` empty slots, for which the layout is.
-    fn with_layout(layout: Layout, slots: u64) -> *mut Self {
+    /// A block of the last `slots` empty slots.
+    fn with_slots(slots: u64) -> *mut Self {
+        let layout = Self::layout(slots);
         // SAFETY: the layout has a size: two words at least.
         let memory = unsafe { alloc(layout) };
         if memory.is_null() {
@@ -286,8 +286,8 @@ impl<T> Block<T> {
     /// `block` is as [`new`](Self::new) returned it, has not been freed, and nobody else will touch
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
-        // SAFETY: it has this layout and all slots, and nobody else has it.
-        unsafe { Self::free_layout(block, Self::LAYOUT, Self::SLOTS) };
+        // SAFETY: it has all slots, and nobody else has it.
+        unsafe { Self::free_slots(block, Self::SLOTS) };
     }
 
     /// Frees a short block. Messages in it are not dropped.
@@ -297,17 +297,17 @@ impl<T> Block<T> {
     /// `block` is as [`new_short`](Self::new_short) returned it, has not been freed, and nobody
     /// else will touch it.
     pub(super) unsafe fn free_short(block: *mut Self) {
-        // SAFETY: it has this layout and these slots, and nobody else has it.
-        unsafe { Self::free_layout(block, Self::SHORT_LAYOUT, Self::FEW) };
+        // SAFETY: it has these slots, and nobody else has it.
+        unsafe { Self::free_slots(block, Self::FEW) };
     }
 
     /// Frees a block of the last `slots` slots.
     ///
     /// # Safety
     ///
-    /// `block` is as [`with_layout`](Self::with_layout) returned it for the same layout and slots,
-    /// has not been freed, and nobody else will touch it.
-    unsafe fn free_layout(block: *mut Self, layout: Layout, slots: u64) {
+    /// `block` is as [`with_slots`](Self::with_slots) returned it for as many, has not been freed,
+    /// and nobody else will touch it.
+    unsafe fn free_slots(block: *mut Self, slots: u64) {
         assert_place(block);
         // SAFETY: nobody else has the block.
         unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
@@ -321,7 +321,7 @@ impl<T> Block<T> {
             unsafe { ptr::drop_in_place(block) };
         }
         // SAFETY: it was allocated with this layout, and the head lies this far from its beginning.
-        unsafe { dealloc(block.cast::<u8>().sub(Self::room(slots)), layout) };
+        unsafe { dealloc(block.cast::<u8>().sub(Self::room(slots)), Self::layout(slots)) };
     }
 
     /// Frees a chain of blocks, and returns how many there were.

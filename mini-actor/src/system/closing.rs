@@ -242,19 +242,19 @@ impl Closing {
     }
 
     pub(super) fn report(&self, before: &SystemMetrics) -> CloseReport {
-        // Outside the lock: it may drop the last references to actors.
-        let running = self.registry.tree.paths();
-        let mut progress = self.progress.lock();
-        let handed_over = matches!(progress.handover, Handover::Done);
-        let (report, metrics) = (&mut progress.report, self.registry.metrics());
+        let (mut report, handed_over) = {
+            let progress = self.progress.lock();
+            (progress.report.clone(), matches!(progress.handover, Handover::Done))
+        };
+        // Before the paths: what stops in between is then in neither.
+        let metrics = self.registry.metrics();
         report.scheduler_stopped = handed_over;
-        report.running = running;
+        report.running = self.registry.tree.paths();
         report.threads = self.registry.dispatcher.running();
         report.actors_stopped = before.alive.saturating_sub(metrics.alive);
         report.received = metrics.processed.saturating_sub(before.processed);
         report.undelivered = metrics.dead_letters.saturating_sub(before.dead_letters);
         report.dead_letters = metrics.dead_letters;
-        let mut report = report.clone();
         report.timers_ended += self.registry.late_timers();
         report
     }
