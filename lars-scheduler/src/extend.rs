@@ -141,7 +141,7 @@ impl Systems for Handle {
         let live = self.live();
         let now = live.clock.now();
         let task = if self.captures_spans() {
-            RawTask::new(InSpan::new(body), Label::default())
+            InSpan::around(body)
         } else {
             RawTask::new(body, Label::default())
         };

@@ -10,7 +10,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::identity::Label;
 use crate::base::in_span::InSpan;
-use crate::base::raw_task::{RawTask, TaskBody};
+use crate::base::raw_task::{KnownAs, RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
 use crate::engine::entry::Entry;
 use crate::engine::entry::state::{Cancel, Flags};
@@ -372,27 +372,33 @@ impl Handle {
             entry.as_ref().fill(due, |task| match self.wrapped(options) {
                 Wrapped { executor: false, span: false } => RawTask::write(task, body, label),
                 // (Out of line, because it is rare.)
-                _ => task.write(self.wrap(due, options, label, body)),
+                _ => {
+                    let bare = RawTask::new(body, label);
+                    task.write(self.wrap(due, options, label, bare, Wrappers::of::<B>()));
+                }
             });
         }
     }
 
-    /// A task in what it needs around it: at least one of the two.
+    /// A task in what it needs around it.
     #[inline(never)]
-    fn wrap<B: TaskBody>(&self, due: u64, options: &TaskOptions, label: Label, body: B) -> RawTask {
-        let span = self.live.capture_spans;
-        match &options.run_on {
-            RunOn::Default | RunOn::Inline => RawTask::new(InSpan::new(body), label),
-            RunOn::Executor(executor) => {
-                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                if span {
-                    let body = InSpan::new(body);
-                    RawTask::new(OnExecutor { body, label, due, executor, live }, label)
-                } else {
-                    RawTask::new(OnExecutor { body, label, due, executor, live }, label)
-                }
-            }
+    fn wrap(
+        &self,
+        due: u64,
+        options: &TaskOptions,
+        label: Label,
+        mut task: RawTask,
+        known: Wrappers,
+    ) -> RawTask {
+        if self.live.capture_spans {
+            task = RawTask::new_as(InSpan::new(task), known.in_span, label);
         }
+        if let RunOn::Executor(executor) = &options.run_on {
+            let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+            let body = OnExecutor { task, due, executor, live };
+            task = RawTask::new_as(body, known.on_executor, label);
+        }
+        task
     }
 
     /// What `fill` wraps around the body of a task with these options.
@@ -409,15 +415,28 @@ impl Handle {
 ///
 /// `Handle::fill` made the task from a `B`, with options for which `Handle::wrapped` returned
 /// `wrapped`.
-pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: Wrapped, task: RawTask) -> B {
-    // SAFETY: `fill` made the task of a `B`, and chose between these four types.
+pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: Wrapped, mut task: RawTask) -> B {
+    // SAFETY: `fill` made the task of a `B`, and `wrap` put it into these, in the other order.
     unsafe {
-        match (wrapped.executor, wrapped.span) {
-            (false, false) => task.into_body::<B>(),
-            (false, true) => task.into_body::<InSpan<B>>().body,
-            (true, false) => task.into_body::<OnExecutor<B>>().body,
-            (true, true) => task.into_body::<OnExecutor<InSpan<B>>>().body.body,
+        if wrapped.executor {
+            task = task.into_body::<OnExecutor>().task;
         }
+        if wrapped.span {
+            task = task.into_body::<InSpan>().task;
+        }
+        task.into_body::<B>()
+    }
+}
+
+/// What the wrappers of a task are known as: its own type.
+struct Wrappers {
+    in_span: KnownAs<InSpan>,
+    on_executor: KnownAs<OnExecutor>,
+}
+
+impl Wrappers {
+    fn of<B: TaskBody>() -> Self {
+        Self { in_span: KnownAs::a::<B>(), on_executor: KnownAs::a::<B>() }
     }
 }
 

@@ -2,47 +2,47 @@
 
 use lars_base::in_span::CapturedSpan;
 
-use crate::base::raw_task::TaskBody;
+use crate::base::identity::Label;
+use crate::base::raw_task::{KnownAs, RawTask, TaskBody};
 
-/// A body, and the span around it.
-pub(crate) struct InSpan<B> {
+/// A task, and the span around it. (Not its body: so there is one such type, and not one for each
+/// type of body, which would all have to be compiled.)
+pub(crate) struct InSpan {
+    pub(crate) task: RawTask,
     span: CapturedSpan,
-    pub(crate) body: B,
 }
 
-impl<B> InSpan<B> {
-    /// A body that runs in the span that the calling thread is in.
-    pub(crate) fn new(body: B) -> Self {
-        Self { span: CapturedSpan::here(), body }
+impl InSpan {
+    /// A task that runs in the span that the calling thread is in.
+    pub(crate) fn new(task: RawTask) -> Self {
+        Self { task, span: CapturedSpan::here() }
+    }
+
+    /// A task of this body in that span, known by the type of the body.
+    pub(crate) fn around<B: TaskBody>(body: B) -> RawTask {
+        let task = RawTask::new(body, Label::default());
+        RawTask::new_as(Self::new(task), KnownAs::a::<B>(), Label::default())
     }
 }
 
-impl<B: TaskBody> TaskBody for InSpan<B> {
-    const CANCELLED_IS_DROPPED: bool = B::CANCELLED_IS_DROPPED;
-
+impl TaskBody for InSpan {
     fn run(self) {
-        let Self { span, body } = self;
-        span.run(|| body.run());
+        let Self { task, span } = self;
+        span.run(|| task.run());
     }
 
     fn run_here(self) {
-        let Self { span, body } = self;
-        span.run(|| body.run_here());
+        let Self { task, span } = self;
+        span.run(|| task.run_here());
     }
 
     fn cancelled(self) {
-        self.body.cancelled();
+        self.task.cancelled();
     }
 
-    fn lost(self) {
-        self.body.lost();
-    }
+    // Lost when dropped, as its task is.
 
     fn handed_back(&self) {
-        self.body.handed_back();
-    }
-
-    fn known_as() -> &'static str {
-        B::known_as()
+        self.task.handed_back();
     }
 }

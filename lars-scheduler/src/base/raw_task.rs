@@ -319,10 +319,7 @@ const _: () = assert!(size_of::<Place>() == size_of::<usize>());
 ///
 /// The storage holds a body of type `B`, written by `RawTask::new`, and holds none afterwards.
 unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
-    debug_assert!(
-        !storage.is_null() && storage.is_aligned(),
-        "{storage:p} is not the storage of a task"
-    );
+    assert_address(storage);
     if fits::<B>() {
         // SAFETY: the storage holds a `B` in place; `fits` says that it has the size and alignment
         // for it.
@@ -331,6 +328,12 @@ unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
         // SAFETY: the storage holds the address of a boxed `B`, which `RawTask::new` wrote.
         *unsafe { Box::from_raw(storage.cast::<*mut B>().read()) }
     }
+}
+
+/// (The same code for all types of bodies.)
+#[inline]
+fn assert_address<T>(place: *const T) {
+    debug_assert!(!place.is_null() && place.is_aligned(), "{place:p} is not aligned for a task");
 }
 
 struct TableOf<B>(PhantomData<B>);
@@ -360,13 +363,36 @@ impl<B: TaskBody> TableOf<B> {
     };
 }
 
+/// The table of tasks that are made of a `B` but known by another type: what a wrapper has in it.
+pub(crate) struct KnownAs<B> {
+    table: &'static Table,
+    of: PhantomData<fn(B)>,
+}
+
+impl<B: TaskBody> KnownAs<B> {
+    fn itself() -> Self {
+        Self { table: const { &TableOf::<B>::TABLE }, of: PhantomData }
+    }
+
+    pub(crate) fn a<Inner: TaskBody>() -> Self {
+        let table = const { &Table { known_as: Inner::known_as, ..TableOf::<B>::TABLE } };
+        Self { table, of: PhantomData }
+    }
+}
+
 impl RawTask {
     #[inline]
     pub(crate) fn new<B: TaskBody>(body: B, label: Label) -> Self {
+        Self::new_as(body, KnownAs::itself(), label)
+    }
+
+    /// A task made of `body`, known as one that is made of something else.
+    #[inline]
+    pub(crate) fn new_as<B: TaskBody>(body: B, known: KnownAs<B>, label: Label) -> Self {
         let mut task = MaybeUninit::uninit();
-        // SAFETY: `write` is given room for a task, and initializes it.
+        // SAFETY: `write_as` is given room for a task, and initializes it.
         unsafe {
-            Self::write(task.as_mut_ptr(), body, label);
+            Self::write_as(task.as_mut_ptr(), body, known, label);
             task.assume_init()
         }
     }
@@ -378,8 +404,19 @@ impl RawTask {
     /// `this` may be written, and is aligned for a task. What is there is overwritten.
     #[inline]
     pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
-        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is not a place for a task");
-        let mut table = const { &TableOf::<B>::TABLE };
+        // SAFETY: the caller's promise.
+        unsafe { Self::write_as(this, body, KnownAs::itself(), label) }
+    }
+
+    /// Like [`write`](Self::write), for a task that is known as one of another type.
+    ///
+    /// # Safety
+    ///
+    /// Like [`write`](Self::write).
+    #[inline]
+    unsafe fn write_as<B: TaskBody>(this: *mut Self, body: B, known: KnownAs<B>, label: Label) {
+        assert_address(this);
+        let mut table = known.table;
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
         }
@@ -422,7 +459,7 @@ impl RawTask {
     /// nor does while this reads them.
     #[inline]
     pub(crate) unsafe fn whose_at(this: *const Self) -> Whose {
-        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no task's address");
+        assert_address(this);
         // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
         // out, and is `Copy`. Nobody writes to the last word of the storage. It is copied as it is,
         // initialized or not.
@@ -504,13 +541,19 @@ impl RawTask {
         ptr::fn_addr_eq(mine, others) || mine() == others()
     }
 
+    /// (The same code for all types of bodies.)
+    #[inline]
+    fn assert_made_of(&self, of: fn() -> TypeId) {
+        debug_assert!((self.table.of)() == of(), "the body has another type");
+    }
+
     /// The body, if it is a `B`, as all are.
     ///
     /// # Safety
     ///
     /// The task was made of a `B`.
     unsafe fn body<B: TaskBody>(&self) -> &B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
+        self.assert_made_of(TypeId::of::<B>);
         let storage = self.storage.get().cast_const();
         // SAFETY: the storage holds a `B`, or the address of a boxed one, borrowed as long as the
         // task is.
@@ -523,7 +566,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
+        self.assert_made_of(TypeId::of::<B>);
         let this = ManuallyDrop::new(self);
         // SAFETY: the body is a `B`, and `this` is not used again.
         unsafe { take::<B>(this.storage.get()) }

@@ -1,6 +1,5 @@
 //! Handing due tasks over.
 
-use crate::base::identity::Label;
 use crate::base::late::journal::History;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
@@ -198,41 +197,34 @@ fn hand_over_by(
 }
 
 /// The body of a task that has an executor of its own: an inline one that hands the other over.
-pub(crate) struct OnExecutor<B> {
-    pub(crate) body: B,
-    pub(crate) label: Label,
+pub(crate) struct OnExecutor {
+    pub(crate) task: RawTask,
     /// When it was due, unless that was moved.
     pub(crate) due: u64,
     pub(crate) executor: std::sync::Arc<dyn Executor>,
     pub(crate) live: Arc<Live>,
 }
 
-impl<B: TaskBody> TaskBody for OnExecutor<B> {
+impl TaskBody for OnExecutor {
     fn run(self) {
-        let Self { body, label, executor, live, due } = self;
+        let Self { task, due, executor, live } = self;
         let now = live.clock.now();
-        hand_over(&live, &*executor, RawTask::new(body, label), due, (now, None));
+        hand_over(&live, &*executor, task, due, (now, None));
     }
 
     const HANDS_OVER: bool = true;
 
     fn run_here(self) {
-        self.body.run();
+        self.task.run_here();
     }
 
     fn cancelled(self) {
-        self.body.cancelled();
+        self.task.cancelled();
     }
 
-    fn lost(self) {
-        self.body.lost();
-    }
+    // Lost when dropped, as its task is.
 
     fn handed_back(&self) {
-        self.body.handed_back();
-    }
-
-    fn known_as() -> &'static str {
-        B::known_as()
+        self.task.handed_back();
     }
 }

@@ -8,8 +8,8 @@ use lars_scheduler::executor::TaskBody;
 use lars_scheduler::hooks::PanicIn;
 use lars_scheduler::listing::TimerQuery;
 use lars_scheduler::{
-    Builder, Executor, Handle, LightArrayRevolverScheduler, Periodic, Pool, Task, TaskIdentity,
-    VirtualTime,
+    Builder, Executor, Handle, Inline, LightArrayRevolverScheduler, Periodic, Pool, Task,
+    TaskIdentity, VirtualTime,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -114,6 +114,17 @@ fn a_cancellable_says_whose_its_task_is_also_after_the_run() {
     let other = time.schedule_once(SECOND, Task::new(|| ()).named("other")).unwrap();
     assert_eq!(timer.identity(), same);
     is_ours(other.identity(), Some("other"));
+}
+
+#[test]
+fn a_task_is_known_by_its_own_type_whatever_it_is_wrapped_in() {
+    for spans in [false, true] {
+        let time = builder().capture_spans(spans).build_virtual().unwrap();
+        let own = || Task::new(|| ()).executor(Inline);
+        is_ours(time.schedule_once(SECOND, own()).unwrap().identity(), None);
+        is_ours(time.schedule_once(SECOND, own().named("own")).unwrap().identity(), Some("own"));
+        is_ours(time.schedule_once(SECOND, || ()).unwrap().identity(), None);
+    }
 }
 
 #[test]
