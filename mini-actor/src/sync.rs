@@ -71,7 +71,8 @@ mod real {
     ///
     /// The memory can be written, and nobody else has it.
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
-        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
+        let address = cell.cast::<()>();
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{address:p} is no cell's address");
     }
 
     /// Lets a model fail if another thread may still look at these.
@@ -93,7 +94,8 @@ mod model {
     ///
     /// The memory can be written, and nobody else has it.
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
-        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
+        let address = cell.cast::<()>();
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{address:p} is no cell's address");
         // SAFETY: the memory can be written, and nobody but the caller has it.
         unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
     }

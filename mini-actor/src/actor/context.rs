@@ -9,7 +9,7 @@ use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Refusal, Task};
 
-use crate::actor::timers::{Timers, check_period};
+use crate::actor::timers::{Armed, Timers, check_period};
 use crate::base::error::StashFull;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Failure;
@@ -596,7 +596,7 @@ impl<A: Actor> Context<A> {
         check_period(after)?;
         let generation = self.belongings().quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        let (check, place) = (self.quiet_check::<false>(generation), Location::caller());
+        let (check, place) = (self.quiet_check(Armed::new(generation, false)), Location::caller());
         let armed = match self.system.registry().arm_own(after, check, place) {
             Ok(armed) => armed,
             Err(refusal) => return self.move_receive_timeout(after, since, place).ok_or(refusal),
@@ -637,25 +637,14 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn quiet_check<const MISSED: bool>(
-        &self,
-        generation: u64,
-    ) -> Task<QuietCheck<A::Message, MISSED>> {
-        Task::new(QuietCheck { cell: Arc::clone(self.myself.cell()), generation })
+    fn quiet_check(&self, armed: Armed) -> Task<QuietCheck<A::Message>> {
+        Task::new(QuietCheck { cell: Arc::clone(self.myself.cell()), armed })
     }
 
     /// Looks again later.
     fn arm_quiet_again(&mut self, delay: Duration) {
-        if delay.is_zero() {
-            self.arm_quiet_as::<true>(delay);
-        } else {
-            self.arm_quiet_as::<false>(delay);
-        }
-    }
-
-    fn arm_quiet_as<const MISSED: bool>(&mut self, delay: Duration) {
         let Some(&Quiet { generation, place, .. }) = self.quiet() else { return };
-        let check = self.quiet_check::<MISSED>(generation);
+        let check = self.quiet_check(Armed::new(generation, delay.is_zero()));
         let cell = self.myself.cell();
         let armed = cell.registry.arm_for(&cell.lineage, delay, check, place);
         if let Some(quiet) = self.quiet_mut() {
@@ -753,18 +742,18 @@ fn unwatch((other, number): (Arc<dyn Resident>, Option<u64>)) {
 }
 
 /// The timer of a receive timeout.
-/// One that is `MISSED` was due before it was armed, because the actor was busy.
-struct QuietCheck<M: Send + 'static, const MISSED: bool> {
+struct QuietCheck<M: Send + 'static> {
     cell: Arc<Cell<M>>,
-    generation: u64,
+    armed: Armed,
 }
 
-impl<M: Send + 'static, const MISSED: bool> TaskBody for QuietCheck<M, MISSED> {
+impl<M: Send + 'static> TaskBody for QuietCheck<M> {
     fn run(self) {
         // Read before the place among the messages: what has come by now is received first.
         let fired = self.cell.registry.timers.now();
-        let Self { cell, generation } = self;
-        let due = match MISSED {
+        let Self { cell, armed } = self;
+        let generation = armed.generation();
+        let due = match armed.is_missed() {
             true => Due::MissedQuiet { generation, fired },
             false => Due::Quiet { generation, fired },
         };

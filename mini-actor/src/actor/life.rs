@@ -36,7 +36,7 @@ use crate::actor::context::{Actor, Context};
 use crate::base::late::Timed;
 use crate::base::late::course::Did;
 use crate::base::lineage::Stands;
-use crate::base::stop_reason::StopReason;
+use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Panic, SupervisionStrategy};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
@@ -80,7 +80,18 @@ struct Besides {
     escalated: VecDeque<Panic>,
 }
 
+/// What an actor is called with besides messages.
+enum Call {
+    Started,
+    ReceiveTimeout,
+    Terminated(Terminated),
+}
+
 type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
+/// What finds the next message, and the span that comes with it. (Called through its address, so
+/// that the code that receives is compiled once, and not for each of them.)
+type Take<'a, A> =
+    &'a mut dyn FnMut(&mut Context<A>, &mut Option<Told>) -> Option<<A as Actor>::Message>;
 type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
 
 impl<A: Actor> Incarnations<A> {
@@ -130,9 +141,13 @@ impl<A: Actor> Incarnations<A> {
         if agenda.is_empty() { None } else { agenda.next(turn.position()) }
     }
 
-    /// Calls the actor, and decides on a panic.
-    fn call(&mut self, cell: &Cells<A>, code: impl FnOnce(&mut A, &mut Context<A>)) {
-        self.call_keeping(cell, |actor, ctx, _| code(actor, ctx));
+    /// Calls the actor with what is no message, and decides on a panic.
+    fn call(&mut self, cell: &Cells<A>, what: Call) {
+        self.call_keeping(cell, |actor, ctx, _| match what {
+            Call::Started => actor.started(ctx),
+            Call::ReceiveTimeout => actor.receive_timeout(ctx),
+            Call::Terminated(gone) => actor.terminated(gone, ctx),
+        });
     }
 
     #[inline]
@@ -183,7 +198,7 @@ impl<A: Actor> Incarnations<A> {
                         "an actor started"
                     );
                 });
-                self.call(cell, A::started);
+                self.call(cell, Call::Started);
             }
             // An actor that can be created only once is not restarted; this is reached only after a
             // panic.
@@ -232,12 +247,7 @@ impl<A: Actor> Incarnations<A> {
     /// Like [`receive_with`](Self::receive_with), in the span that comes with the message, if one
     /// does.
     #[inline(never)]
-    fn receive_told(
-        &mut self,
-        turn: &TurnOf<'_, A>,
-        from_stash: bool,
-        take: impl FnOnce(&mut Context<A>, &mut Option<Told>) -> Option<A::Message>,
-    ) -> bool {
+    fn receive_told(&mut self, turn: &TurnOf<'_, A>, from_stash: bool, take: Take<'_, A>) -> bool {
         let mut inside = None;
         let received = self.receive_with(turn, from_stash, |ctx| {
             let mut span = None;
@@ -253,7 +263,7 @@ impl<A: Actor> Incarnations<A> {
     #[inline(never)]
     fn receive_with_aside(&mut self, turn: &TurnOf<'_, A>) -> bool {
         let mut due = None;
-        let received = self.receive_told(turn, false, |_, span| {
+        let received = self.receive_told(turn, false, &mut |_, span| {
             let mut aside = Aside::default();
             let message = turn.pop_with_aside(&mut aside);
             *span = aside.told;
@@ -293,7 +303,7 @@ impl<A: Actor> Incarnations<A> {
             return true;
         }
         if self.ctx.has_unstashed() {
-            return self.receive_told(turn, true, Context::next_unstashed);
+            return self.receive_told(turn, true, &mut Context::next_unstashed);
         }
         if besides && let Some(due) = self.next_due(turn) {
             self.handle_due(turn, due);
@@ -313,8 +323,9 @@ impl<A: Actor> Incarnations<A> {
                     let nominal = self.ctx.timers().due_at(generation);
                     self.begins(turn, fired, nominal)
                 });
-                let received =
-                    self.receive_told(turn, false, |ctx, span| ctx.timers().take(generation, span));
+                let received = self.receive_told(turn, false, &mut |ctx, span| {
+                    ctx.timers().take(generation, span)
+                });
                 if let Some((timed, begun)) = due.filter(|_| received) {
                     turn.was_received(Kind::Message, timed, begun);
                 }
@@ -328,7 +339,7 @@ impl<A: Actor> Incarnations<A> {
                 // It counts as watched until here: an actor that watches again meanwhile watches
                 // once, and one that unwatches is told nothing.
                 if self.ctx.was_watching(gone.id) {
-                    self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                    self.call(cell, Call::Terminated(gone));
                 }
             }
         }
@@ -341,7 +352,7 @@ impl<A: Actor> Incarnations<A> {
         }
         let due = self.ctx.quiet_at().filter(|_| timed);
         let begins = self.begins(turn, fired, due);
-        self.call(turn.cell(), A::receive_timeout);
+        self.call(turn.cell(), Call::ReceiveTimeout);
         if let Some((timed, begun)) = begins {
             turn.was_received(Kind::Timeout, timed, begun);
         }

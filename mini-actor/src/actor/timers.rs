@@ -128,17 +128,37 @@ pub struct Timers<M: Send + 'static> {
     next: u64,
 }
 
-/// A due timer, on its way into the system lane. One that is `MISSED` was due before it was armed,
-/// because the actor got to the tick before so late: then the next is not late as well.
-struct DueTick<M: Send + 'static, const MISSED: bool = false> {
-    cell: Arc<Cell<M>>,
-    generation: u64,
+/// Which timer was armed, and whether it had been due before that, because the actor was busy: then
+/// it is not late. In one word, since a task of two words needs no memory of its own, and keeps its
+/// place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Armed(u64);
+
+impl Armed {
+    pub(super) fn new(generation: u64, missed: bool) -> Self {
+        Self(generation << 1 | u64::from(missed))
+    }
+
+    pub(super) fn generation(self) -> u64 {
+        self.0 >> 1
+    }
+
+    pub(super) fn is_missed(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
-impl<M: Send + 'static, const MISSED: bool> TaskBody for DueTick<M, MISSED> {
+/// A due timer, on its way into the system lane.
+struct DueTick<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    armed: Armed,
+}
+
+impl<M: Send + 'static> TaskBody for DueTick<M> {
     fn run(self) {
-        let Self { cell, generation } = self;
-        let fired = (!MISSED && cell.registry.incidents.late().is_some()).then(real_now);
+        let Self { cell, armed } = self;
+        let looks = !armed.is_missed() && cell.registry.incidents.late().is_some();
+        let (generation, fired) = (armed.generation(), looks.then(real_now));
         cell.send_signal_at(|at| Signal::Due(at, Due::Tick { generation, fired }));
     }
 }
@@ -302,14 +322,13 @@ impl<M: Send + 'static> Timers<M> {
         let active =
             |generation: &u64, key: &TimerKey| self.generations.get(key) == Some(generation);
         let timers = self.timers.iter().filter(|(it, timer)| active(it, &timer.key));
-        let mut timers: Vec<_> = timers.map(|(_, timer)| timer).collect();
-        timers.sort_unstable_by_key(|timer| timer.started);
-        timers.into_iter().map(move |timer| PendingTimer {
-            key: &timer.key,
-            remaining: timer.nominal.map(|due| due.saturating_duration_since(now)),
-            periodic: matches!(timer.source, Source::Every(_)),
-            place: timer.place,
-        })
+        let shown = timers.map(|(_, timer)| {
+            let remaining = timer.nominal.map(|due| due.saturating_duration_since(now));
+            let periodic = matches!(timer.source, Source::Every(_));
+            let it = PendingTimer { key: &timer.key, remaining, periodic, place: timer.place };
+            (timer.started, it)
+        });
+        in_order(shown.collect())
     }
 
     /// The active timers, for somebody else.
@@ -367,7 +386,7 @@ impl<M: Send + 'static> Timers<M> {
             self.discard(timer);
             return Ok(());
         }
-        let due = self.due::<false>(started, &timer.key);
+        let due = self.due(Armed::new(started, false), &timer.key);
         match self.cell.registry.arm_own(initial, due, place) {
             Ok(armed) => timer.armed = armed,
             Err(refusal) => {
@@ -422,8 +441,8 @@ impl<M: Send + 'static> Timers<M> {
 
     /// What runs when a timer is due. In listings it has the name of the key, if that is one for
     /// many timers.
-    fn due<const MISSED: bool>(&self, generation: u64, key: &TimerKey) -> Task<DueTick<M, MISSED>> {
-        let task = Task::new(DueTick { cell: Arc::clone(&self.cell), generation });
+    fn due(&self, armed: Armed, key: &TimerKey) -> Task<DueTick<M>> {
+        let task = Task::new(DueTick { cell: Arc::clone(&self.cell), armed });
         match key.static_name() {
             Some(name) => task.named(name),
             None => task,
@@ -433,16 +452,8 @@ impl<M: Send + 'static> Timers<M> {
     /// Re-arms a periodic timer. If there is no place for it, its key ends now, and the rest when
     /// its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
-        if delay.is_zero() {
-            self.arm_as::<true>(generation, delay);
-        } else {
-            self.arm_as::<false>(generation, delay);
-        }
-    }
-
-    fn arm_as<const MISSED: bool>(&mut self, generation: u64, delay: Duration) {
         let Some(timer) = self.timers.get(&generation) else { return };
-        let due = self.due::<MISSED>(generation, &timer.key);
+        let due = self.due(Armed::new(generation, delay.is_zero()), &timer.key);
         if let Some(timer) = self.timers.get_mut(&generation) {
             let cell = &self.cell;
             timer.armed = cell.registry.arm_for(&cell.lineage, delay, due, timer.place);
@@ -533,6 +544,12 @@ impl<M: Send + 'static> Timers<M> {
             self.forget(generation);
         }
     }
+}
+
+/// Timers by when they were started. (Apart, because it is the same for all types of messages.)
+fn in_order(mut timers: Vec<(u64, PendingTimer<'_>)>) -> impl Iterator<Item = PendingTimer<'_>> {
+    timers.sort_unstable_by_key(|(started, _)| *started);
+    timers.into_iter().map(|(_, timer)| timer)
 }
 
 /// Starts timers at a fixed rate that do the same about missed ticks. From

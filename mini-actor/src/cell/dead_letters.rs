@@ -201,9 +201,20 @@ impl DeadLetters {
         reason: Undelivered,
         message: impl Borrow<M>,
     ) {
+        self.show(recipient, type_name::<M>(), reason, message.borrow());
+        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
+    }
+
+    /// (The same code for all types of messages.)
+    fn show(
+        &self,
+        recipient: &dyn Stands,
+        message_type: &'static str,
+        reason: Undelivered,
+        message: &(dyn Any + Send),
+    ) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let message_type = type_name::<M>();
         not_within_itself(LOGS, || {
             quietly(|| {
                 tracing::debug!(
@@ -220,7 +231,6 @@ impl DeadLetters {
             let hooks: Vec<Hook> =
                 self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
             for hook in hooks {
-                let message: &M = message.borrow();
                 let recipient = recipient.path();
                 let letter = DeadLetter { recipient, message_type, reason, message };
                 guard("a hook for dead letters", || hook(&letter));
@@ -228,7 +238,6 @@ impl DeadLetters {
                 guard("the destructor of a hook for dead letters", || drop(hook));
             }
         });
-        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 
     /// Drops all hooks. The system is over, and they may hold references that keep its memory.

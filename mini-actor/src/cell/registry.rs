@@ -133,17 +133,7 @@ impl Registry {
         task: Task<impl TaskBody>,
         place: Place,
     ) -> Option<Cancellable> {
-        let report = |refusal: Refusal| {
-            if refusal != Refusal::Stopped {
-                quietly(|| {
-                    tracing::error!(
-                        target: "mini_actor", actor = &*actor.to_path(), %refusal,
-                        "a timer has ended"
-                    );
-                });
-            }
-        };
-        self.arm(delay, task, place).map_err(report).ok()
+        self.arm(delay, task, place).map_err(|refusal| report_refused(actor, &refusal)).ok()
     }
 
     /// An actor has stopped, and leaves the tree. The last one ends a system that is being closed.
@@ -259,5 +249,17 @@ impl Registry {
 impl Reports for Registry {
     fn slow(&self, took: Duration, turns: &[Note], last: Option<&Lineage>) {
         self.incidents.slow(took, turns, last, |wanted| self.tree.paths_of(wanted));
+    }
+}
+
+#[cold]
+fn report_refused(actor: &Lineage, refusal: &Refusal) {
+    if *refusal != Refusal::Stopped {
+        quietly(|| {
+            tracing::error!(
+                target: "mini_actor", actor = &*actor.to_path(), %refusal,
+                "a timer has ended"
+            );
+        });
     }
 }

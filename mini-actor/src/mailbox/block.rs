@@ -75,7 +75,8 @@ impl<T> Parcel<T> for Box<T> {
 #[inline]
 #[track_caller]
 fn assert_place<T>(place: *const T) {
-    debug_assert!(!place.is_null() && place.is_aligned(), "{place:p} is no place for a value");
+    let address = place.cast::<()>();
+    debug_assert!(!place.is_null() && place.is_aligned(), "{address:p} is no place for a value");
 }
 
 /// Room for one message.

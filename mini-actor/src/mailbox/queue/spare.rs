@@ -71,7 +71,8 @@ impl<T> Mailbox<T> {
     /// The caller is the only reader, has read all slots of the block, and has taken it out of the
     /// queue. The position is one of the block's.
     pub(super) unsafe fn recycle(&self, Next { position, block }: Next<T>) {
-        debug_assert!(!block.is_null() && block.is_aligned(), "{block:p} is no block's address");
+        let address = block.cast::<()>();
+        debug_assert!(!block.is_null() && block.is_aligned(), "{address:p} is no block's address");
         // Relaxed, here and below: only readers push and write depths, one after the other.
         let mut top = self.middle.spare.load(Ordering::Relaxed);
         loop {
