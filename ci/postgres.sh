@@ -32,10 +32,12 @@ if ! have_pooler; then
     echo "!!!!! SKIPPED: the tests behind a pooler (Debian: apt-get install pgbouncer) !!!!!" >&2
 fi
 
-export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
+export LARS_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
-# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out.
-cargo test --all-features --lib --test it -- --nocapture postgres:: conformance:: durable::
+# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out. Most of
+# them wait for most of their time.
+cargo test --all-features --lib --test it -- --include-ignored --nocapture --test-threads 6 \
+    postgres:: conformance:: durable::
 
 source ci/brief.sh
 cargo build --quiet "${brief[@]}" --example sql_transactions --example cluster --example orders \

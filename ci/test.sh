@@ -11,8 +11,7 @@ cargo test
 bash ci/web.sh
 cargo test --all-features --lib --bins --tests -- \
     --skip postgres:: --skip conformance:: --skip durable:: --skip exhaustive:: --skip power:: \
-    --skip simulation::nothing_accepted --skip simulation::leases_hold \
-    --skip simulation::a_node_that_closes --skip kill::nothing_is_lost
+    --skip simulation:: --skip kill::nothing_is_lost
 if ((day % 3 == 0)); then
     printf -- '--- day %d: examples of the documentation, with all features\n' "$day"
     cargo test --all-features --doc

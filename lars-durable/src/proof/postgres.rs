@@ -1,7 +1,7 @@
 //! What a real PostgreSQL is needed for.
 //!
-//! The tests start one in a temporary directory. Where there is none they say so and do nothing;
-//! with `LARS_REQUIRE_POSTGRES=1`, which `ci/postgres.sh` sets, that is a failure.
+//! The tests start one in a temporary directory. `cargo test` ignores them, because they take
+//! minutes, and not every machine has a server; `ci/postgres.sh` runs them.
 
 mod acknowledging;
 mod actions;

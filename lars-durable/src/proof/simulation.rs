@@ -12,7 +12,8 @@
 //! left when its actors have.
 //!
 //! `LARS_SIM=1000000 cargo test --release -p lars-durable --lib simulation` runs that many
-//! histories, `LARS_SIM_SEED=<n>` one of them.
+//! histories, `LARS_SIM_SEED=<n>` one of them. `LARS_SIM_OTHERS=<n>` runs so many of each of the
+//! plans in which one thing is looked at more closely.
 
 mod plan;
 mod world;
@@ -25,8 +26,9 @@ use self::world::World;
 use super::history::{self, Summary};
 use super::{assert_same, in_short};
 
-/// Histories of `cargo test`.
+/// Histories of `cargo test`: of the plan in which everything may happen, and of each other one.
 const HISTORIES: u64 = 1_000;
+const OTHERS: u64 = 40;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
@@ -91,85 +93,67 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
     assert!(repeated > 0 && prevented > 0 && runs > accepted / 2, "the histories are too tame");
 }
 
+/// Runs and checks histories of one kind. Returns how many, and what happened in all of them.
+fn all_of(plan: fn(u64) -> Plan) -> (usize, Summary) {
+    let count = setting("LARS_SIM_OTHERS").unwrap_or(OTHERS);
+    let mut all = Summary::default();
+    for seed in 0..count {
+        let one =
+            history_of(seed, plan(seed)).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        all.runs += one.runs;
+        all.repeated += one.repeated;
+        all.parked += one.parked;
+    }
+    println!("{count} histories: {all:?}");
+    (count as usize, all)
+}
+
 #[test]
 fn leases_hold_between_nodes_whose_clocks_run_a_twenty_fifth_apart() {
-    let mut repeated = 0;
-    for seed in 0..setting("LARS_SIM_CLOCKS").unwrap_or(150) {
-        let checked = history_of(seed, Plan::of_clocks_apart(seed));
-        repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
-    }
-    assert!(repeated > 0, "no bucket changed its owner while it was busy");
+    let (_, all) = all_of(Plan::of_clocks_apart);
+    assert!(all.repeated > 0, "no bucket changed its owner while it was busy");
 }
 
 #[test]
 fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_else() {
-    let mut runs = 0;
-    for seed in 0..setting("LARS_SIM_CLOSES").unwrap_or(200) {
-        let checked = history_of(seed, Plan::of_closes(seed));
-        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
-    }
-    assert!(runs > 1_000, "{runs} runs are too few");
+    let (count, all) = all_of(Plan::of_closes);
+    assert!(all.runs > 5 * count, "too few runs: {all:?}");
 }
 
 #[test]
 fn a_handler_whose_runs_do_not_end_makes_no_timer_of_another_handler_late() {
-    let mut runs = 0;
-    for seed in 0..setting("LARS_SIM_STUCK").unwrap_or(150) {
-        let checked = history_of(seed, Plan::of_a_stuck_handler(seed));
-        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
-    }
-    assert!(runs > 5_000, "{runs} runs are too few");
+    let (count, all) = all_of(Plan::of_a_stuck_handler);
+    assert!(all.runs > 30 * count, "too few runs: {all:?}");
 }
 
 #[test]
 fn a_stuck_handler_on_nodes_that_die_makes_no_timer_of_another_handler_later_than_quarantine_may() {
-    let (mut runs, mut repeated) = (0, 0);
-    for seed in 0..setting("LARS_SIM_STUCK_KILLS").unwrap_or(60) {
-        let checked = history_of(seed, Plan::of_a_stuck_handler_and_kills(seed));
-        let summary = checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-        (runs, repeated) = (runs + summary.runs, repeated + summary.repeated);
-    }
-    assert!(runs > 5_000 && repeated > 500, "{runs} runs, {repeated} repeated are too few");
+    let (count, all) = all_of(Plan::of_a_stuck_handler_and_kills);
+    assert!(all.runs > 80 * count && all.repeated > 8 * count, "too few runs: {all:?}");
 }
 
 #[test]
 fn after_a_restore_nothing_of_the_backup_is_lost_and_keys_and_fences_are_new_whatever_fails() {
-    let mut repeated = 0;
-    for seed in 0..setting("LARS_SIM_RESTORES").unwrap_or(300) {
-        let checked = history_of(seed, Plan::of_restores(seed));
-        repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
-    }
-    assert!(repeated > 50, "{repeated} runs that come again are too few");
+    let (count, all) = all_of(Plan::of_restores);
+    assert!(6 * all.repeated > count, "too few runs that come again: {all:?}");
 }
 
 #[test]
 fn a_series_over_failures_and_deaths_has_each_run_done_or_parked_once() {
-    let mut parked = 0;
-    for seed in 0..setting("LARS_SIM_SERIES").unwrap_or(150) {
-        let checked = history_of(seed, Plan::of_failing_series(seed));
-        parked += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).parked;
-    }
-    assert!(parked > 500, "{parked} runs that are parked are too few");
+    let (count, all) = all_of(Plan::of_failing_series);
+    assert!(all.parked > 3 * count, "too few runs are parked: {all:?}");
 }
 
 #[test]
 fn nobody_is_taken_for_dead_because_the_store_was_away_for_everybody() {
-    let mut runs = 0;
-    for seed in 0..setting("LARS_SIM_OUTAGES").unwrap_or(150) {
-        let checked = history_of(seed, Plan::of_outages(seed));
-        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
-    }
-    assert!(runs > 1_000, "{runs} runs are too few");
+    let (count, all) = all_of(Plan::of_outages);
+    assert!(all.runs > 6 * count, "too few runs: {all:?}");
 }
 
 #[test]
 fn nobody_is_taken_for_dead_because_others_have_shorter_leases() {
-    let mut runs = 0;
-    for seed in 0..setting("LARS_SIM_LEASES").unwrap_or(100) {
-        let checked = history_of(seed, Plan::of_unlike_leases(seed));
-        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
-    }
-    assert!(runs > 500, "{runs} runs are too few");
+    let (count, all) = all_of(Plan::of_unlike_leases);
+    assert!(all.runs > 5 * count, "too few runs: {all:?}");
 }
 
 #[test]

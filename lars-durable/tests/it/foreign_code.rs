@@ -104,38 +104,51 @@ fn each_call_that_waits_when_a_node_ends_is_answered_whatever_the_wakers_of_othe
     }
 }
 
+/// Each on a thread of its own, because they wait for most of their time.
+fn beside_each_other<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let test = &test;
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
 #[test]
 fn a_run_that_the_executor_drops_before_it_begins_costs_no_attempt_and_is_not_lost() {
-    for (at_most_once, future) in [(false, false), (false, true), (true, false), (true, true)] {
-        let executor = Moody::default();
-        executor.drops.store(true, Ordering::SeqCst);
-        let (sender, seen) = channel();
-        let tell = move |due: &Fired<Note>| sender.send(due.attempt()).unwrap();
-        let handler = match future {
-            true => Handler::future(move |due| {
-                tell(&due);
-                std::future::ready(())
-            }),
-            false => Handler::new(tell),
-        };
-        let handler = if at_most_once { handler.at_most_once() } else { handler };
-        let builder = Durable::in_memory().executor(executor.clone());
-        let durable = builder.handler(handler.max_attempts(1)).start().unwrap();
-        durable.timers().schedule_once(Duration::ZERO, note("x")).submit().wait().unwrap();
-        while executor.dropped.load(Ordering::SeqCst) < 2 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(seen.try_recv().is_err());
-        executor.drops.store(false, Ordering::SeqCst);
-        assert_eq!(seen.recv_timeout(LONG).unwrap(), 1);
-        durable.close().unwrap();
-        assert!(seen.try_recv().is_err(), "once");
-    }
+    beside_each_other(
+        [(false, false), (false, true), (true, false), (true, true)],
+        |(at_most_once, future)| {
+            let executor = Moody::default();
+            executor.drops.store(true, Ordering::SeqCst);
+            let (sender, seen) = channel();
+            let tell = move |due: &Fired<Note>| sender.send(due.attempt()).unwrap();
+            let handler = match future {
+                true => Handler::future(move |due| {
+                    tell(&due);
+                    std::future::ready(())
+                }),
+                false => Handler::new(tell),
+            };
+            let handler = if at_most_once { handler.at_most_once() } else { handler };
+            let builder = Durable::in_memory().executor(executor.clone());
+            let durable = builder.handler(handler.max_attempts(1)).start().unwrap();
+            durable.timers().schedule_once(Duration::ZERO, note("x")).submit().wait().unwrap();
+            while executor.dropped.load(Ordering::SeqCst) < 2 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(seen.try_recv().is_err());
+            executor.drops.store(false, Ordering::SeqCst);
+            assert_eq!(seen.recv_timeout(LONG).unwrap(), 1);
+            durable.close().unwrap();
+            assert!(seen.try_recv().is_err(), "once");
+        },
+    );
 }
 
 #[test]
 fn a_future_that_panics_is_tried_again_wherever_it_panics() {
-    for place in ["made", "polled", "awaited", "dropped"] {
+    beside_each_other(["made", "polled", "awaited", "dropped"], |place| {
         let (sender, seen) = channel();
         let handler = Handler::future(move |due: Fired<Note>| {
             let attempt = due.attempt();
@@ -160,7 +173,7 @@ fn a_future_that_panics_is_tried_again_wherever_it_panics() {
         assert_eq!([(); 2].map(|()| seen.recv_timeout(LONG).unwrap()), [1, 2], "{place}");
         durable.close().unwrap();
         assert!(seen.try_recv().is_err(), "{place}");
-    }
+    });
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn after_a_restore_that_is_declared_keys_and_timers_are_new_and_fences_greater_t
         assert!(before.iter().all(|(_, earlier, _)| *earlier < fence), "{fence} after {before:?}");
         assert!(before.iter().all(|(.., earlier)| *earlier < id), "{id} after {before:?}");
         before.push((key, fence, id));
-        std::thread::sleep(Duration::from_secs(4));
+        std::thread::sleep(Duration::from_secs(3));
     }
 }
 

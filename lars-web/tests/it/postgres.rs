@@ -16,8 +16,9 @@ fn console(server: &Server, group: &'static str) -> Console {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_hundred_open_pages_cost_the_database_no_more_than_one() {
-    let Some(server) = Server::start() else { return };
+    let server = Server::start();
     let shop = node(Durable::postgres(&server.parameters).group("shop"));
     schedule(&shop, "order/1", HOUR, "later");
     let browser = Browser::new(console(&server, "shop").start().unwrap());
@@ -33,8 +34,9 @@ fn a_hundred_open_pages_cost_the_database_no_more_than_one() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn from_a_wrong_address_to_the_group_and_back_a_page_says_what_is_wrong() {
-    let Some(mut server) = Server::start() else { return };
+    let mut server = Server::start();
     let browser = Browser::known(console(&server, "shop").token(TOKEN).actions().start().unwrap());
     let mut events = browser.events("/events/group");
     events.until("there is no schema `lars`");

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Many more timers than these tests let into memory, or run at a time.
+const BACKLOG: usize = 2_000;
+
 /// A timer of the handler `other`.
 fn other(bench: &Bench, due: i64, payload: &str) -> NewTimer {
     NewTimer { handler: "other".into(), ..bench.timer(due, payload, None) }
@@ -42,7 +45,7 @@ fn punctual(bench: &Bench) -> usize {
 fn a_paused_handler_whose_backlog_fills_the_memory_delays_no_other_and_runs_in_order_after_it() {
     let mut bench = two_handlers();
     pause(&mut bench, true);
-    backlog(&mut bench, SECOND, 5_000);
+    backlog(&mut bench, SECOND, BACKLOG);
     checks(&mut bench, 2 * SECOND);
     bench.run_until(15 * SECOND, done);
     assert_eq!((punctual(&bench), bench.seen.len()), (20, 20), "{:?}", bench.texts());
@@ -51,7 +54,7 @@ fn a_paused_handler_whose_backlog_fills_the_memory_delays_no_other_and_runs_in_o
     pause(&mut bench, false);
     bench.run_until(20 * SECOND, done);
     let backlog: Vec<i64> = bench.texts()[20..].iter().map(|it| it.parse().unwrap()).collect();
-    assert_eq!(backlog.len(), 5_000);
+    assert_eq!(backlog.len(), BACKLOG);
     assert!(backlog.is_sorted(), "in the order of the identities");
 }
 
@@ -59,7 +62,7 @@ fn a_paused_handler_whose_backlog_fills_the_memory_delays_no_other_and_runs_in_o
 fn what_waits_in_the_store_behind_another_handlers_backlog_is_found_after_a_start() {
     let mut bench = two_handlers();
     pause(&mut bench, true);
-    backlog(&mut bench, SECOND, 5_000);
+    backlog(&mut bench, SECOND, BACKLOG);
     let (late, soon) = (other(&bench, 2 * SECOND, "late"), other(&bench, 40 * SECOND, "check"));
     bench.call(Write::Schedule(Arc::new(vec![late, soon])));
     bench.move_to(20 * SECOND);
@@ -88,14 +91,14 @@ fn a_handler_whose_runs_never_end_keeps_no_other_from_its_places() {
 #[test]
 fn timers_for_later_that_fill_the_memory_make_room_for_one_that_is_due_now() {
     let mut bench = Bench::with(|settings| settings.max_resident = 100);
-    backlog(&mut bench, 20 * SECOND, 5_000);
+    backlog(&mut bench, 20 * SECOND, BACKLOG);
     for number in 1..=10 {
         bench.schedule(number * SECOND, "check", None);
     }
     bench.run_until(15 * SECOND, done);
     assert_eq!((punctual(&bench), bench.seen.len()), (10, 10));
     bench.run_until(30 * SECOND, done);
-    assert_eq!(bench.seen.len(), 5_010);
+    assert_eq!(bench.seen.len(), BACKLOG + 10);
     assert!(bench.most_resident <= 100, "{}", bench.most_resident);
 }
 
@@ -161,7 +164,7 @@ fn a_recipient_whose_runs_never_end_keeps_no_other_of_its_handler_from_a_place()
         settings.max_in_flight = 64;
     });
     bench.stuck = Some("handler");
-    backlog(&mut bench, SECOND, 5_000);
+    backlog(&mut bench, SECOND, BACKLOG);
     bench.run_until(2 * SECOND, done);
     assert_eq!(bench.stuck_runs.len(), 60, "a quarter of a quarter is kept");
     for name in ["a", "b", "a", "c", "d"] {

@@ -13,8 +13,9 @@ use crate::{CancelReason, Durable, Fired, Outcome, Refused, Timers};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_cancels_and_moves_a_timer_by_its_key_and_by_its_identity() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (durable, runs) = node(database.durable());
     settle(&database, 1);
@@ -47,8 +48,9 @@ fn sql_cancels_and_moves_a_timer_by_its_key_and_by_its_identity() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_lets_what_is_parked_run_again_or_discards_it() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (sender, runs) = channel();
     let sender = Mutex::new(sender);
@@ -85,8 +87,9 @@ fn sql_lets_what_is_parked_run_again_or_discards_it() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_run_hears_of_a_cancel_by_sql_or_by_another_node_at_once_or_else_with_a_sweep() {
-    let Some(server) = server() else { return };
+    let server = server();
     for notifications in [true, false] {
         let database = server.database();
         let (sender, said) = channel();
@@ -127,8 +130,9 @@ fn a_run_hears_of_a_cancel_by_sql_or_by_another_node_at_once_or_else_with_a_swee
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn groups_of_which_one_has_the_name_of_the_other_and_more_share_nothing() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let groups = ["shop", "shop/eu", "shop%"];
     let nodes = groups.map(|group| database.durable().group(group).start().unwrap());
@@ -162,8 +166,9 @@ fn groups_of_which_one_has_the_name_of_the_other_and_more_share_nothing() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_cancels_what_has_keys_with_one_beginning_a_step_at_a_time() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let nodes = ["default", "other"].map(|group| database.durable().group(group).start().unwrap());
     for node in &nodes {
@@ -207,8 +212,9 @@ fn sql_cancels_what_has_keys_with_one_beginning_a_step_at_a_time() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_retries_and_discards_what_is_parked_a_step_at_a_time() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let handler = |due: &Fired<Tagged>| match due.payload().0 {
         0..10 => Outcome::Park("no such order".into()),
@@ -242,8 +248,9 @@ fn sql_retries_and_discards_what_is_parked_a_step_at_a_time() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_makes_finds_and_cancels_timers_with_a_tag_a_step_at_a_time() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let nodes = ["default", "other"].map(|group| database.durable().group(group).start().unwrap());
     let (client, timers) = (database.client(), nodes[0].timers());
@@ -280,8 +287,9 @@ fn sql_makes_finds_and_cancels_timers_with_a_tag_a_step_at_a_time() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_moves_what_has_keys_with_one_beginning_or_a_tag_a_step_at_a_time() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (sender, runs) = channel();
     let sender = Mutex::new(sender);
@@ -318,8 +326,9 @@ fn sql_moves_what_has_keys_with_one_beginning_or_a_tag_a_step_at_a_time() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_tag_that_cannot_be_is_refused_by_sql_with_the_limit() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let client = database.client();

@@ -44,8 +44,9 @@ fn calls(given: &str) -> [(String, bool); 4] {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_changes_the_timers_that_meet_each_condition_and_two_together() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     durable.timers().pause("b").wait().unwrap();
@@ -214,8 +215,9 @@ fn insert_at_random(client: &Connected, base: u64) {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_and_a_query_with_the_same_conditions_mean_the_same_timers() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let (client, timers) = (database.client(), durable.timers());
@@ -253,8 +255,9 @@ fn sql_and_a_query_with_the_same_conditions_mean_the_same_timers() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_goes_on_with_the_same_conditions_where_a_step_ended() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let client = database.client();
@@ -287,8 +290,9 @@ fn sql_goes_on_with_the_same_conditions_where_a_step_ended() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_timer_that_meets_the_conditions_no_longer_when_its_turn_comes_stays() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let client = database.client();
@@ -313,8 +317,9 @@ fn a_timer_that_meets_the_conditions_no_longer_when_its_turn_comes_stays() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn conditions_that_no_timer_can_meet_are_refused_by_sql_by_name() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let client = database.client();
@@ -358,8 +363,9 @@ fn conditions_that_no_timer_can_meet_are_refused_by_sql_by_name() {
 
 /// A plan that seems dear is compiled, which takes longer than the work for a thousand timers.
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn functions_of_the_schema_that_shun_scans_do_not_compile() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let of = |rest: &str| {

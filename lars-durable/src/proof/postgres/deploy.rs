@@ -18,9 +18,10 @@ impl Payload for Newer {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
     const TIMERS: u64 = 64;
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (older, _runs) = node(database.durable().lease(SHORT_LEASE));
     settle(&database, 1);
@@ -65,8 +66,9 @@ fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_second_service_that_names_no_group_is_refused_with_the_handlers_of_both() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (first, _runs) = super::node::node(database.durable());
     super::node::settle(&database, 1);
@@ -100,8 +102,9 @@ impl crate::Payload for Stranger {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn what_a_node_parks_that_does_not_know_tags_keeps_its_tag() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     drop(database.durable().start().unwrap());
     let client = database.client();

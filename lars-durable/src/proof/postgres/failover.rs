@@ -17,8 +17,9 @@ fn identities(timers: &Timers, count: u64) -> Vec<u64> {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn after_a_fail_over_that_lost_commits_no_identity_is_given_twice_and_no_call_fails() {
-    let Some(first) = Server::start("") else { return };
+    let first = Server::start("");
     let hosts = |ports: String| {
         let hosts = vec!["127.0.0.1"; ports.split(',').count()].join(",");
         format!("host={hosts} port={ports} user=postgres dbname=postgres")
@@ -51,8 +52,9 @@ fn after_a_fail_over_that_lost_commits_no_identity_is_given_twice_and_no_call_fa
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn where_an_identity_is_taken_another_is_drawn() {
-    let Some(server) = super::server() else { return };
+    let server = super::server();
     let database = server.database();
     let node = database.durable().start().unwrap();
     let last = identities(&node.timers(), 1)[0];
@@ -70,8 +72,9 @@ fn where_an_identity_is_taken_another_is_drawn() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn no_function_of_the_schema_takes_a_lock_that_a_cancelled_statement_would_leave() {
-    let Some(server) = super::server() else { return };
+    let server = super::server();
     let database = server.database();
     database.durable().start().unwrap().close().unwrap();
     let client = database.client();

@@ -17,8 +17,9 @@ fn telling(builder: Builder) -> (Builder, Receiver<ParkedRun>) {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn what_can_never_be_read_is_parked_on_a_server_too_before_it_would_run_at_most_once() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (sender, seen) = channel();
     let sender = Mutex::new(sender);
@@ -46,8 +47,9 @@ fn what_can_never_be_read_is_parked_on_a_server_too_before_it_would_run_at_most_
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn whoever_wants_to_know_is_told_of_timers_that_no_node_of_a_group_handles() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (builder, told) = telling(database.durable().handle(|_: &Fired<Tagged>| ()));
     let durable = builder.start().unwrap();

@@ -15,8 +15,9 @@ const SECONDS: &str = "LARS_HELD_SECONDS";
 const RATE: u64 = 200;
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn beside_a_snapshot_that_is_held_every_timer_runs_and_starts_stay_hot_updates() {
-    let Some(server) = server() else { return };
+    let server = server();
     let seconds = std::env::var(SECONDS).map_or(8, |seconds| seconds.parse().unwrap());
     let database = server.database();
     let (durable, runs) = node(database.durable());
@@ -68,8 +69,9 @@ fn beside_a_snapshot_that_is_held_every_timer_runs_and_starts_stay_hot_updates()
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_key_that_a_transaction_holds_holds_up_no_call_for_another_key() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().call_timeout(Duration::from_secs(60)).start().unwrap();
     let timers = durable.timers();

@@ -30,8 +30,9 @@ fn until(durable: &Durable, enough: impl Fn(&Inspection) -> bool) -> Inspection 
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_observer_sees_what_a_node_sees_and_is_none() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let node = database.durable().name("one").handle(|_: &Fired<Note>| ()).start().unwrap();
     let hour = Duration::from_secs(3_600);
@@ -51,8 +52,9 @@ fn an_observer_sees_what_a_node_sees_and_is_none() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_observer_answers_as_a_node_does_and_the_server_lets_it_write_nothing() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let park = Handler::new(|_: &Fired<Note>| Outcome::Park("no money".into()));
     let node = database.durable().handler(park).start().unwrap();
@@ -86,8 +88,9 @@ fn an_observer_answers_as_a_node_does_and_the_server_lets_it_write_nothing() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_observer_neither_makes_a_schema_nor_upgrades_one_nor_joins_a_group() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let refused = |group: &str| database.durable().group(group).observe().unwrap_err();
     let client = database.client();
@@ -107,8 +110,9 @@ fn an_observer_neither_makes_a_schema_nor_upgrades_one_nor_joins_a_group() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_node_without_handlers_sees_the_others_and_their_leases() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let node = |name: &str| database.durable().lease(SHORT_LEASE).name(name);
     let (one, two) = (
@@ -138,8 +142,9 @@ fn a_node_without_handlers_sees_the_others_and_their_leases() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn the_transaction_that_keeps_dead_rows_is_named_with_its_process() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let looker = database.durable().start().unwrap();
     let other = database.client();
@@ -172,8 +177,9 @@ fn fill(database: &Database, timers: u64) {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn looks_again_and_again_read_little_and_all_that_may_be_once_in_ten_seconds() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     drop(database.durable().start().unwrap());
     fill(&database, 100_000);
@@ -213,8 +219,9 @@ fn looks_again_and_again_read_little_and_all_that_may_be_once_in_ten_seconds() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn views_and_looks_read_a_bounded_number_of_rows() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let looker = database.durable().start().unwrap();
     // The client-only node has made the buckets; nobody owns them.

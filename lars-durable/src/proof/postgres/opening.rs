@@ -19,8 +19,9 @@ fn reason(result: Result<Durable, StartError>) -> String {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn nodes_that_start_at_once_make_the_schema_once() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -33,8 +34,9 @@ fn nodes_that_start_at_once_make_the_schema_once() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_newer_schema_in_a_database_is_refused_with_both_numbers() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     drop(database.durable().start().unwrap());
     database.client().execute("UPDATE lars.meta SET version = 7");
@@ -54,8 +56,9 @@ fn role(database: &Database) -> (String, String) {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_grant() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (role, parameters) = role(&database);
     let start = || durable(parameters.clone()).start();
@@ -77,8 +80,9 @@ fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_server_that_will_not_do_is_named_and_no_error_shows_the_password() {
-    let Some(server) = server() else { return };
+    let server = server();
     let name = format!("latin{:x}", fastrand::u32(..));
     let options = "ENCODING 'LATIN1' TEMPLATE template0";
     let latin = server.database_named(name, options);
@@ -108,8 +112,9 @@ fn a_server_that_will_not_do_is_named_and_no_error_shows_the_password() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_older_schema_that_may_not_be_upgraded_is_refused_with_both_numbers() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (role, parameters) = role(&database);
     let first = SCRIPTS[0];
@@ -185,8 +190,9 @@ impl Drop for Pooler {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_pooler_that_lends_sessions_to_transactions_is_recognised_and_one_of_sessions_will_do() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let Some((_pooler, parameters)) = Pooler::start(&database, "transaction") else { return };
     let refused = reason(durable(parameters).start());
@@ -200,8 +206,9 @@ fn a_pooler_that_lends_sessions_to_transactions_is_recognised_and_one_of_session
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn behind_a_pool_of_sessions_a_node_that_is_cut_off_ends_nobody_elses_session() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let Some((_pooler, pooled)) = Pooler::start(&database, "session") else { return };
     let port = pooled.split_whitespace().find_map(|word| word.strip_prefix("port="));
@@ -241,8 +248,9 @@ fn behind_a_pool_of_sessions_a_node_that_is_cut_off_ends_nobody_elses_session() 
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let older = database.durable().start().unwrap();
     let place = database.place();
@@ -268,8 +276,9 @@ fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sslmode_require_without_a_connector_is_refused() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let parameters = format!("{} sslmode=require", database.parameters());
     let place =

@@ -361,8 +361,9 @@ const GROW: &str = "
       FROM generate_series(1, 100000) AS n";
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_planned() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let mut rounds = Rounds::of(&database);
     let client = database.client();
@@ -402,8 +403,9 @@ fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_pla
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn beside_an_old_snapshot_a_call_reads_nothing_of_the_calls_before_it() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let mut rounds = Rounds::of(&database);
     let holder = database.client();
@@ -419,11 +421,18 @@ fn beside_an_old_snapshot_a_call_reads_nothing_of_the_calls_before_it() {
     let all = logged(&server.data().join("log"));
     let batches: Vec<_> = all.iter().filter(|(sql, ..)| sql.contains("lars.batch")).collect();
     assert!(batches.len() >= 3_000, "{} statements were logged", batches.len());
+    let (mut calls, mut pages) = (0, 0);
     for (sql, read, plan) in batches {
-        // A delete changes many rows.
-        let most = if sql.starts_with("DELETE") { 8 * 256 } else { 24 };
+        // A delete changes many rows. And whoever makes a table longer while others wait for that
+        // makes it some twenty pages longer for each of them.
+        let deletes = sql.starts_with("DELETE");
+        let most = if deletes { 8 * 256 } else { 128 };
         assert!(read.pages <= most, "{read:?}: {sql:.300}\n{}", nodes(plan));
+        if !deletes {
+            (calls, pages) = (calls + 1, pages + read.pages);
+        }
     }
+    assert!(pages <= 8 * calls, "{pages} pages in {calls} calls");
 }
 
 /// The kinds of a plan's nodes and what they read, on a screen.

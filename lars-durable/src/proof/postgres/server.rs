@@ -13,9 +13,6 @@ use crate::Durable;
 use crate::store::{Place, Tls};
 use crate::sync::Arc;
 
-/// Set where a missing server is a failure and no reason to leave tests out.
-const REQUIRED: &str = "LARS_REQUIRE_POSTGRES";
-
 /// A machine that is busy with other things may take long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -44,10 +41,10 @@ pub(crate) struct Server {
     watch: Mutex<Child>,
 }
 
-/// The server of this process; `None` if there is none to be had, which it has said.
-pub(crate) fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start("")).as_ref()
+/// The server of this process.
+pub(crate) fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(""))
 }
 
 /// Where Debian and others put the programs, the newest version first.
@@ -87,13 +84,9 @@ pub(crate) fn as_user(program: &str) -> Command {
 }
 
 impl Server {
-    pub(crate) fn start(options: &str) -> Option<Self> {
-        let Some(programs) = programs() else {
-            let text = "no PostgreSQL on this machine (Debian: apt-get install postgresql)";
-            assert!(std::env::var_os(REQUIRED).is_none(), "{text}");
-            eprintln!("!!!!! SKIPPED: {text} !!!!!");
-            return None;
-        };
+    pub(crate) fn start(options: &str) -> Self {
+        let none = "no PostgreSQL on this machine (Debian: apt-get install postgresql)";
+        let programs = programs().expect(none);
         let data = new_directory();
         let initdb = as_user(programs.join("initdb").to_str().unwrap())
             .arg("-D")
@@ -103,7 +96,7 @@ impl Server {
             .output()
             .unwrap();
         assert!(initdb.status.success(), "{}", String::from_utf8_lossy(&initdb.stderr));
-        Some(Self::launch(&programs, data, options))
+        Self::launch(&programs, data, options)
     }
 
     /// What a standby has that receives nothing more from now on. It waits until it is to take over

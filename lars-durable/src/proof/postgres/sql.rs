@@ -10,8 +10,9 @@ use crate::{Durable, OnConflict, Refused};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_group_that_no_node_has_joined_is_refused_by_name_unless_it_is_said_to_be_new() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     database.durable().start().unwrap().close().unwrap();
     let client = database.client();
@@ -43,8 +44,9 @@ fn a_group_that_no_node_has_joined_is_refused_by_name_unless_it_is_said_to_be_ne
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_payload_is_text_json_or_jsonb_and_what_is_no_json_is_refused() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (durable, runs) = node(database.durable());
     settle(&database, 1);
@@ -66,8 +68,9 @@ fn a_payload_is_text_json_or_jsonb_and_what_is_no_json_is_refused() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_upgrade_works_where_all_tables_are_published() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     database.durable().start().unwrap().close().unwrap();
     let client = database.client();
@@ -80,8 +83,9 @@ fn an_upgrade_works_where_all_tables_are_published() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn an_owner_with_the_widest_window_is_told_at_once_of_what_sql_puts_into_it() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     database.durable().start().unwrap().close().unwrap();
     let client = database.client();
@@ -113,8 +117,9 @@ fn an_owner_with_the_widest_window_is_told_at_once_of_what_sql_puts_into_it() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_statement_of_a_timer_schedules_it_with_the_transaction_or_not_at_all() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (durable, runs) = node(database.durable());
     settle(&database, 1);
@@ -138,8 +143,9 @@ fn a_statement_of_a_timer_schedules_it_with_the_transaction_or_not_at_all() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_statement_of_a_timer_has_its_time_whatever_the_time_zone_of_the_session() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let (client, timers) = (database.client(), durable.timers());
@@ -167,8 +173,9 @@ fn a_statement_of_a_timer_has_its_time_whatever_the_time_zone_of_the_session() {
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_key_that_is_taken_is_kept_replaced_or_refused_by_a_statement_as_by_a_call() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let (durable, runs) = node(database.durable().group("shop"));
     let (client, timers) = (database.client(), durable.timers());
@@ -199,8 +206,9 @@ fn a_key_that_is_taken_is_kept_replaced_or_refused_by_a_statement_as_by_a_call()
 }
 
 #[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn what_no_statement_can_do_is_refused_by_name() {
-    let Some(server) = server() else { return };
+    let server = server();
     let database = server.database();
     let durable = database.durable().start().unwrap();
     let timers = durable.timers();
