@@ -34,9 +34,8 @@ fi
 
 export LARS_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
-# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out. Most of
-# them wait for most of their time.
-cargo test --all-features --lib --test it -- --include-ignored --nocapture --test-threads 6 \
+# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out.
+cargo test --all-features --lib --test it -- --include-ignored --nocapture \
     postgres:: conformance:: durable::
 
 source ci/brief.sh
