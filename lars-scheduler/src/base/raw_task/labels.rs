@@ -55,10 +55,13 @@ static ALL: GlobalMutex<Option<HashMap<Key, &'static Labelled>>> = GlobalMutex::
 /// The table for tasks of the type of `base` with this label.
 #[inline]
 pub(super) fn labelled(base: &'static Table, label: Label) -> &'static Table {
-    // One place schedules few types, and few names.
+    // One place schedules few types, and few names. But a task that is wrapped has the tables of
+    // its wrappers as well, with the same place: all of them are to be remembered.
     let address = label.place.map_or(0, |place| ptr::from_ref(place).addr());
+    let mixed = (address ^ ptr::from_ref(base).addr().rotate_left(7)) as u64;
     LAST.with(|last| {
-        let last = &last[(address >> 3) % REMEMBERED];
+        let spread = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let last = &last[spread as usize % REMEMBERED];
         match last.get() {
             Some(found) if found.is_for(base, label) => &found.table,
             _ => find(base, label, last),
