@@ -65,6 +65,7 @@ impl Bench {
     /// All stores but the reference, each new. PostgreSQL only if it is asked for, as
     /// `ci/postgres.sh` does.
     fn others() -> Vec<Self> {
+        #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "one store"))]
         let mut others = vec![Self::sqlite()];
         #[cfg(feature = "postgres")]
         if std::env::var_os("LARS_POSTGRES").is_some() {

@@ -122,9 +122,6 @@ fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_els
 
 #[test]
 fn a_handler_whose_runs_do_not_end_makes_no_timer_of_another_handler_late() {
-    // (Of seed 702 a timer is 207 ms late: while a node ramps up, its handler has one place for
-    // certain, and a long run of its own has that. The plan does not allow for it, so no more than
-    // 700 histories are asked for.)
     let (count, all) = all_of(Plan::of_a_stuck_handler);
     assert!(all.runs > 30 * count, "too few runs: {all:?}");
 }

@@ -4,7 +4,7 @@ mod callers;
 mod hosts;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use lars_base::backoff::BackoffPolicy;
@@ -48,6 +48,9 @@ const SOON: i64 = SECOND;
 
 const SHORT: i64 = 50_000;
 
+/// By then each node has as many places as it may have, if none was started again.
+const RAMPED_UP: i64 = 8 * SECOND;
+
 /// What died once waits at most so long for one that is to be alone: until the suspects that run
 /// are not waited for any more, and then for that one.
 const IN_QUARANTINE: i64 = 20 * SECOND;
@@ -77,6 +80,8 @@ enum Step {
         /// The lease under which it was launched.
         lease: u32,
         looked: Option<i64>,
+        /// Since when its handler had no other run on this node; `None` if it had one.
+        idle_since: Option<i64>,
     },
     End {
         node: usize,
@@ -147,7 +152,30 @@ struct Member {
     identity: NodeId,
     renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,
+    /// What runs of each handler, other than the actors'.
+    runs: BTreeMap<Box<str>, Runs>,
     hosts: hosts::Hosts,
+}
+
+impl Member {
+    /// A run that is about to begin. Since when its handler had no other.
+    fn launched(&mut self, launch: &Launch) -> Option<i64> {
+        if &*launch.row.handler == hosts::KIND {
+            return None;
+        }
+        let runs = self.runs.entry(launch.row.handler.as_ref().into()).or_default();
+        let idle = runs.open.is_empty();
+        runs.open.insert(launch.row.id);
+        idle.then_some(runs.idle_since)
+    }
+}
+
+/// The runs of a handler on one node, from their launch to their end.
+#[derive(Default)]
+struct Runs {
+    open: BTreeSet<TimerId>,
+    /// When the last of them ended, if none is open.
+    idle_since: i64,
 }
 
 /// A call that waits for its answer.
@@ -218,6 +246,7 @@ impl World {
                 identity: 0,
                 renewed_at: 0,
                 open_calls: BTreeMap::new(),
+                runs: BTreeMap::new(),
                 hosts: hosts::Hosts::default(),
             })
             .collect();
@@ -413,8 +442,8 @@ impl World {
                 self.member(node).replied(lane, now, result);
                 self.turn(node);
             }
-            Step::Begin { node, life, launch, lease, looked } => {
-                self.begin(node, life, launch, (lease, looked))?;
+            Step::Begin { node, life, launch, lease, looked, idle_since } => {
+                self.begin(node, life, launch, (lease, looked, idle_since))?;
             }
             Step::End { node, tag, id, fence, end, .. } => self.end(node, tag, id, fence, end),
             Step::Notified { node, timers } => {
@@ -542,6 +571,7 @@ impl World {
         self.deaths += 1;
         let member = &mut self.members[node];
         member.hosts = hosts::Hosts::default();
+        member.runs.clear();
         // Nobody is there to be answered.
         let open = std::mem::take(&mut member.open_calls);
         for asked in open.into_values() {
@@ -637,8 +667,11 @@ impl World {
                 if self.chance(self.plan.faults.crowded) {
                     at += self.rng.i64(0..20 * SECOND);
                 }
-                let lease = self.members[node].lease;
-                self.at(at, Step::Begin { node, life, launch, lease, looked: None });
+                let member = &mut self.members[node];
+                let lease = member.lease;
+                let idle_since = member.launched(&launch);
+                let looked = None;
+                self.at(at, Step::Begin { node, life, launch, lease, looked, idle_since });
             }
             Output::Answer { call, result } => self.answered(node, call, result),
             Output::Notify(timers) => {
@@ -714,7 +747,7 @@ impl World {
         node: usize,
         life: u32,
         launch: Launch,
-        (lease, looked): (u32, Option<i64>),
+        (lease, looked, idle_since): (u32, Option<i64>, Option<i64>),
     ) -> Result<(), String> {
         let (id, fence) = (launch.row.id, launch.fence);
         let now = self.mono(node);
@@ -722,7 +755,7 @@ impl World {
         let opens = launch.deleted || self.holds(node, lease) && !self.members[node].closing;
         let due = self.store_now() >= launch.row.deadline.0 || !self.embedded();
         if looked.is_none() && !(opens && due) {
-            self.member(node).ended(now, id, fence, RunEnd::NotBegun);
+            self.ended(node, now, id, fence, RunEnd::NotBegun);
             self.turn(node);
             return Ok(());
         }
@@ -730,7 +763,7 @@ impl World {
             let until = self.now + self.rng.i64(0..10 * SECOND);
             self.freeze(node, until);
             let looked = Some(self.store_now());
-            self.at(until, Step::Begin { node, life, launch, lease, looked });
+            self.at(until, Step::Begin { node, life, launch, lease, looked, idle_since });
             return Ok(());
         }
         if &*launch.row.handler == hosts::KIND {
@@ -742,7 +775,7 @@ impl World {
         let allowed = if self.plan.has_bad_clocks() { LEAD.0 } else { 0 };
         let clock = looked.unwrap_or_else(|| self.store_now()) + allowed;
         self.began(tag, &launch, clock, looked.is_some())?;
-        self.is_punctual(tag, &launch, clock)?;
+        self.is_punctual(tag, &launch, clock, idle_since)?;
         if self.chance(self.plan.faults.poison) {
             self.kill(node);
             return Ok(());
@@ -780,8 +813,16 @@ impl World {
         }
     }
 
-    /// If nothing goes wrong and nothing is in the way, a run is not late.
-    fn is_punctual(&self, tag: Tag, launch: &Launch, clock: i64) -> Result<(), String> {
+    /// If nothing goes wrong and nothing is in the way, a run is not late. Beside a stuck handler,
+    /// while a node ramps up, another one has a single place for certain: the run is not late from
+    /// when that was free.
+    fn is_punctual(
+        &self,
+        tag: Tag,
+        launch: &Launch,
+        clock: i64,
+        idle_since: Option<i64>,
+    ) -> Result<(), String> {
         let stuck = &*launch.row.handler == STUCK;
         if self.plan.is_stuck_and_killed() && !stuck {
             return self.is_soon(tag, launch, clock);
@@ -792,7 +833,10 @@ impl World {
         }
         // A bucket on its way to another node waits for its longest run.
         let drained = if self.plan.nodes == 1 { 0 } else { 8 * SECOND };
-        self.is_in_time(tag, clock - launch.row.deadline.0, PUNCTUAL + drained)
+        let ramps = self.plan.stuck && self.now < RAMPED_UP;
+        let has_place = if ramps { idle_since.unwrap_or(self.now) + self.ahead } else { 0 };
+        let from = has_place.max(launch.row.deadline.0);
+        self.is_in_time(tag, clock - from, PUNCTUAL + drained)
     }
 
     /// The handler that is stuck makes no run of another one late, from when somebody has its
@@ -896,8 +940,18 @@ impl World {
         let noted = noted(&end);
         self.events.push(Event::Ended { tag, fence: fence.0, end: noted, clock });
         let now = self.mono(node);
-        self.member(node).ended(now, id, fence, end);
+        self.ended(node, now, id, fence, end);
         self.turn(node);
+    }
+
+    /// The node is told of the end of a run.
+    fn ended(&mut self, node: usize, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
+        for runs in self.members[node].runs.values_mut() {
+            if runs.open.remove(&id) && runs.open.is_empty() {
+                runs.idle_since = self.now;
+            }
+        }
+        self.member(node).ended(now, id, fence, end);
     }
 
     /// Nothing is in the store but what was parked, and nothing is on its way.
