@@ -48,6 +48,10 @@ const SOON: i64 = SECOND;
 
 const SHORT: i64 = 50_000;
 
+/// A timer of which nobody was told, because the node that scheduled it died before it had the
+/// store's answer, is found by a sweep: one each two seconds, which leaves out the last second.
+const SWEPT: i64 = 3 * SECOND;
+
 /// By then each node has as many places as it may have, if none was started again.
 const RAMPED_UP: i64 = 8 * SECOND;
 
@@ -210,6 +214,8 @@ pub(super) struct World {
     away_until: i64,
     /// Since when each bucket has the owner that it has, if it has had another: the store's clock.
     owned_since: BTreeMap<BucketNo, i64>,
+    /// Of these it is not known whether the store has them.
+    unknown: BTreeSet<Tag>,
     /// How many processes were killed.
     deaths: u32,
     backup: Option<MemoryStore>,
@@ -269,6 +275,7 @@ impl World {
             healed: false,
             away_until: 0,
             owned_since: BTreeMap::new(),
+            unknown: BTreeSet::new(),
             deaths: 0,
             backup: None,
             restores: 0,
@@ -841,8 +848,8 @@ impl World {
 
     /// The handler that is stuck makes no run of another one late, from when somebody has its
     /// bucket. Only what had been started in an earlier life waits for one that has to be alone:
-    /// there is none before the second death. (How long it waits that has to be alone itself is not
-    /// looked at here.)
+    /// there is none before the second death. And a sweep finds what nobody was told of. (How long
+    /// it waits that has to be alone itself is not looked at here.)
     fn is_soon(&self, tag: Tag, launch: &Launch, clock: i64) -> Result<(), String> {
         let row = &launch.row;
         if row.deaths > 1 || row.series.is_some() {
@@ -850,7 +857,8 @@ impl World {
         }
         let owned = self.owned_since.get(&launch.bucket).copied().unwrap_or(START);
         let waits = row.deaths > 0 && self.deaths > 1;
-        let most = SOON + if waits { IN_QUARANTINE } else { 0 };
+        let swept = if self.unknown.contains(&tag) { SWEPT } else { 0 };
+        let most = SOON + swept + if waits { IN_QUARANTINE } else { 0 };
         self.is_in_time(tag, clock - owned.max(row.deadline.0), most)
     }
 

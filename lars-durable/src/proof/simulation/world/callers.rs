@@ -198,6 +198,7 @@ impl World {
     pub(super) fn unknown(&mut self, asked: Asked) {
         match asked {
             Asked::Timers(tags) => {
+                self.unknown.extend(&tags);
                 self.events.extend(tags.into_iter().map(|tag| Event::Unknown { tag }));
             }
             Asked::Cancel(key) => {
