@@ -652,7 +652,7 @@ impl Builder {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use lars_durable::Durable;
     ///
-    /// let mut observer = Durable::postgres("host=db dbname=shop").group("shop").observe()?;
+    /// let mut observer = Durable::sqlite("timers.db").observe()?;
     /// println!("{} nodes", observer.inspect()?.nodes.len());
     /// # Ok(()) }
     /// ```
