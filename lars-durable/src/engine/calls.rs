@@ -37,7 +37,8 @@ pub(crate) type CallId = u64;
 /// The answer to a call that was carried out.
 pub(crate) type Answer = Written;
 
-/// Identities are drawn in blocks; a new one when fewer than half of it are left.
+/// Identities are drawn in blocks; a new one when fewer than half of it are left, or than the last
+/// batch took.
 const BLOCK: usize = 1_024;
 
 /// How long calls wait for keys that others hold, before they are asked for again.
@@ -220,8 +221,8 @@ impl Node {
     }
 
     /// Puts the next batch together: as many calls as it holds, but at least one, and identities
-    /// for those that come next. If there are too few for the first call, they are all that is
-    /// asked for.
+    /// for those that come next: as many as this one took, because the next one may be as large. If
+    /// there are too few for the first call, they are all that is asked for.
     fn next_batch(&mut self) {
         let (mut taken, mut bytes, mut calls, mut short_of) = (0, 0, Vec::new(), 0);
         while let Some(call) = self.calls.queue.front() {
@@ -251,8 +252,9 @@ impl Node {
             }
             requests.push(Request::Write(call.asked()));
         }
-        if short_of > 0 || !calls.is_empty() && self.calls.ids.left() < BLOCK / 2 {
-            let count = i64::try_from(BLOCK.max(short_of)).unwrap_or(i64::MAX);
+        let ahead = taken.max(BLOCK / 2);
+        if short_of > 0 || !calls.is_empty() && self.calls.ids.left() < ahead {
+            let count = i64::try_from(BLOCK.max(short_of).max(ahead)).unwrap_or(i64::MAX);
             requests.push(Request::Ids { count });
         }
         (self.calls.in_flight, self.calls.sent) = (calls, requests);

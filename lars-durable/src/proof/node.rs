@@ -64,6 +64,8 @@ struct Bench {
     needless: Vec<(TimerId, i64, CancelReason)>,
     /// How many timers others were told of.
     notified: usize,
+    /// How often the writer asked for identities and nothing else.
+    only_drawn: usize,
     next_call: u64,
 }
 
@@ -105,6 +107,7 @@ impl Bench {
             valid_until: i64::MIN,
             needless: Vec::new(),
             notified: 0,
+            only_drawn: 0,
             next_call: 0,
         };
         bench.live();
@@ -142,6 +145,8 @@ impl Bench {
                         self.node().replied(Lane::Keeper, now, error);
                     }
                     Output::Send { lane, requests } => {
+                        let draws = |request: &Request| matches!(request, Request::Ids { .. });
+                        self.only_drawn += usize::from(requests.iter().all(draws));
                         let mut committed = self.store.transact(&requests);
                         if self.loses.take_if(|loses| *loses == lane).is_some() {
                             committed = Err(StoreError::unknown("the answer is lost"));
@@ -327,6 +332,17 @@ fn no_more_timers_are_in_memory_than_the_limit_and_all_run_in_order() {
     assert!(bench.most_resident <= 100, "{}", bench.most_resident);
     assert_eq!(bench.seen.len(), 10_000);
     assert!(bench.seen.is_sorted_by_key(|(_, planned, ..)| *planned));
+}
+
+#[test]
+fn identities_come_with_the_batch_before_and_take_no_transaction_of_their_own() {
+    for size in [1, 8, 500, 600, 1_000, 1_024, 3_000] {
+        let mut bench = Bench::new();
+        for _ in 0..100 {
+            bench.schedule_many("handler", 3_600 * SECOND, size);
+        }
+        assert_eq!(bench.only_drawn, 1, "the first of {size} timers in each call");
+    }
 }
 
 #[test]

@@ -49,6 +49,10 @@ const GATHER_PART: i64 = 8;
 const GATHER_LEAST: Micros = Micros(20);
 const GATHER_MOST: Micros = Micros(250);
 
+/// After more calls than that, none are waited for: so many cannot call again in a moment, and the
+/// store had better work while they are told.
+const GATHER_CALLS: usize = 64;
+
 /// How many timers that others have made are taken at once, and how soon the next.
 const OTHERS: usize = 1_000;
 const MORE_OTHERS: Micros = Micros::MILLISECOND.times(5);
@@ -135,8 +139,9 @@ pub(super) struct Driver {
     running: HashMap<TimerId, (Fence, Arc<Signal>)>,
     /// For a store with one session: they go together.
     batches: Vec<(Lane, Vec<Request>)>,
-    /// When the last batch with calls was sent.
+    /// When the last batch with calls was sent, and how many it had.
     sent: Mono,
+    sent_calls: usize,
     closing: Option<Deadlines>,
     /// Whether the last transaction of each lane has failed.
     failing: [bool; 3],
@@ -178,6 +183,7 @@ impl Driver {
             running: HashMap::new(),
             batches: Vec::new(),
             sent: Mono::MIN,
+            sent_calls: 0,
             closing: None,
             failing: [false; 3],
             failed: 0,
@@ -209,6 +215,7 @@ impl Driver {
             if !self.batches.is_empty() {
                 let written = self.batches.iter().all(|(lane, _)| *lane == Lane::Writer);
                 self.sent = self.clock.now();
+                self.sent_calls = self.batches.iter().map(|(_, requests)| requests.len()).sum();
                 self.transact();
                 if written {
                     self.gather();
@@ -221,8 +228,12 @@ impl Driver {
 
     /// Tells the callers of a batch what it did, and waits a moment until they have called again:
     /// then their calls go into the next batch, and not into the one after it. Without that, eight
-    /// callers soon go four by four. Whatever else comes ends the moment.
+    /// callers soon go four by four. Whatever else comes ends the moment. After a large batch none
+    /// are waited for.
     fn gather(&mut self) {
+        if self.sent_calls > GATHER_CALLS {
+            return;
+        }
         let now = self.clock.now();
         let before = self.answers.len();
         self.carry_out(now);
@@ -346,7 +357,13 @@ impl Driver {
         // Before the answers, so that a caller finds its call counted.
         *self.shared.counts.lock() = self.node.counts();
         self.shared.gate.set_ahead(self.node.clock_ahead(now));
-        for output in self.node.take_outputs() {
+        let mut outputs = self.node.take_outputs();
+        // The store works on the next batch of calls while the callers of this one are told.
+        let writes = |output: &Output| matches!(output, Output::Send { lane: Lane::Writer, .. });
+        if let Some(place) = outputs.iter().position(writes) {
+            outputs[..=place].rotate_right(1);
+        }
+        for output in outputs {
             match output {
                 Output::Send { lane, mut requests } => {
                     self.fill_report(&mut requests);
@@ -354,7 +371,7 @@ impl Driver {
                         Sessions::One(_) => self.batches.push((lane, requests)),
                         Sessions::Lanes(lanes) => {
                             if lane == Lane::Writer {
-                                self.sent = now;
+                                (self.sent, self.sent_calls) = (now, requests.len());
                             }
                             lanes.send(lane, requests);
                         }
