@@ -133,7 +133,7 @@ fn run(
 ) -> Result<(), AnyError> {
     // The number of runs in flight has doubled often enough by then.
     let ramp = Duration::from_secs(if quick { 1 } else { 15 });
-    session.best(RUN_AND_FINISH, Some(("run", count)), || {
+    session.rounds(RUN_AND_FINISH, Some(("run", count)), || {
         let found = durable::run_and_finish(ours(directory), count, ramp)?;
         let connection = bare(directory)?;
         bare_inserts(&connection, count, 1_000)?;

@@ -72,9 +72,9 @@ fn late(report: &Report, wanted: impl Fn(&str) -> bool) -> Vec<Series> {
 /// Ours beside the bare loop.
 fn rates(report: &Report, store: &str, file: &Path) -> Result<(), AnyError> {
     let title = format!("{store}: timers a second, ours beside the bare loop");
-    let most = report.rates.values().map(|(ours, bare)| ours.max(*bare)).fold(1.0, f64::max);
-    let groups = report.rates.iter().map(|(name, (ours, bare))| {
-        (name.as_str(), vec![("ours", OURS, *ours), ("bare loop", BARE, *bare)])
+    let most = report.rates.values().map(|rate| rate.ours.max(rate.bare)).fold(1.0, f64::max);
+    let groups = report.rates.iter().map(|(name, rate)| {
+        (name.as_str(), vec![("ours", OURS, rate.ours), ("bare loop", BARE, rate.bare)])
     });
     bars(file, &title, 0.0..most * 1.15, &groups.collect::<Vec<_>>())
 }
@@ -84,7 +84,7 @@ fn peers(report: &Report, store: &str, file: &Path) -> Result<(), AnyError> {
     let title = format!("{store}: timers a second, ours beside other crates");
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (what, rates) in &report.peers {
-        let ours = report.rates.get(what).map_or(0.0, |(ours, _)| *ours);
+        let ours = report.rates.get(what).map_or(0.0, |rate| rate.ours);
         let others = rates.iter().zip(OTHERS.into_iter().cycle());
         let others = others.map(|((name, rate), color)| (name.as_str(), color, *rate));
         groups.push((what, std::iter::once(("ours", OURS, ours)).chain(others).collect()));

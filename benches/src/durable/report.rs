@@ -10,8 +10,8 @@ use super::AnyError;
 /// The results of all runs into one file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Rates, a second: ours and the bare loop's.
-    pub rates: BTreeMap<String, (f64, f64)>,
+    /// Rates: ours and the bare loop's.
+    pub rates: BTreeMap<String, Rate>,
     /// Rates of other crates, a second: of what, and whose.
     #[serde(default)]
     pub peers: BTreeMap<String, BTreeMap<String, f64>>,
@@ -21,6 +21,31 @@ pub struct Report {
     pub figures: BTreeMap<String, f64>,
     /// Over time: seconds, and milliseconds of lateness: half of the runs, and 99 of 100.
     pub courses: BTreeMap<String, Vec<(f64, f64, f64)>>,
+}
+
+/// How many a second, in the median of all rounds.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub struct Rate {
+    /// Ours.
+    pub ours: f64,
+    /// Those of the bare loop.
+    pub bare: f64,
+    /// The median of each round's ratio: what the disk does meanwhile counts for both.
+    pub ratio: f64,
+}
+
+impl Rate {
+    /// What each round has measured of ours and of the bare loop.
+    pub fn of(rounds: &[(f64, f64)]) -> Self {
+        let of = |part: fn(&(f64, f64)) -> f64| median(rounds.iter().map(part).collect());
+        Self { ours: of(|(ours, _)| *ours), bare: of(|(_, bare)| *bare), ratio: of(|(a, b)| a / b) }
+    }
+}
+
+/// Of several, the middle one; of an even number, the upper of the two.
+pub(super) fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_unstable_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// How late runs were.
@@ -81,8 +106,8 @@ impl Report {
         if !self.rates.is_empty() {
             println!("| a second | ours | bare loop | ratio |\n|---|---|---|---|");
         }
-        for (what, (ours, bare)) in &self.rates {
-            println!("| {what} | {ours:.0} | {bare:.0} | {:.2} |", ours / bare);
+        for (what, Rate { ours, bare, ratio }) in &self.rates {
+            println!("| {what} | {ours:.0} | {bare:.0} | {ratio:.2} |");
         }
         let names: BTreeSet<&String> = self.peers.values().flat_map(|peers| peers.keys()).collect();
         if !names.is_empty() {
@@ -91,7 +116,7 @@ impl Report {
             println!("|---|---|{}", "---|".repeat(names.len()));
         }
         for (what, peers) in &self.peers {
-            let (ours, _) = self.rates.get(what).copied().unwrap_or_default();
+            let Rate { ours, .. } = self.rates.get(what).copied().unwrap_or_default();
             let cells: String = names
                 .iter()
                 .map(|name| match peers.get(*name) {

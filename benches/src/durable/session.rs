@@ -8,7 +8,8 @@ use lars_durable::{Builder, Durable};
 
 use super::jobs::{Seen, late, receive, settle, steady};
 use super::peers::{Fresh, Peers};
-use super::{AnyError, Options, Report, plots, rates};
+use super::report::median;
+use super::{AnyError, Options, Rate, Report, plots, rates};
 
 /// What is measured, for the tables.
 const SINGLE: &str = "schedule one by one, 8 callers that wait, against 8 in a transaction";
@@ -65,33 +66,30 @@ impl<'a> Session<'a> {
     }
 
     /// Measures ours and the bare loop, and then each peer. They take turns, so that a machine that
-    /// is busy with other things disturbs all of them; the best of each counts.
+    /// is busy with other things disturbs all of them; the median of the rounds counts.
     ///
     /// `peers` is what they call it, and how much of it each is to do, if they do it at all.
-    pub fn best(
+    pub fn rounds(
         &mut self,
         what: &str,
         peers: Option<(&str, u64)>,
         mut measure: impl FnMut() -> Result<Measured, AnyError>,
     ) -> Result<(), AnyError> {
-        let (mut best, mut others) = ((0.0_f64, 0.0_f64), BTreeMap::<String, f64>::new());
+        let (mut rounds, mut others) = (Vec::new(), BTreeMap::<String, Vec<f64>>::new());
         for _ in 0..self.options.rounds() {
-            let (ours, bare) = measure()?;
-            best = (best.0.max(ours), best.1.max(bare));
+            rounds.push(measure()?);
             let (Some(all), Some((name, count))) = (&self.peers, peers) else { continue };
             for peer in &all.names {
                 match all.rate(peer, name, count) {
-                    Ok(rate) => {
-                        let best = others.entry(peer.clone()).or_default();
-                        *best = best.max(rate);
-                    }
+                    Ok(rate) => others.entry(peer.clone()).or_default().push(rate),
                     // It may be that it cannot do it; the others can.
                     Err(error) => eprintln!("{peer}: {error}"),
                 }
             }
         }
-        self.report.rates.insert(what.to_owned(), best);
+        self.report.rates.insert(what.to_owned(), Rate::of(&rounds));
         if !others.is_empty() {
+            let others = others.into_iter().map(|(peer, rates)| (peer, median(rates))).collect();
             self.report.peers.insert(what.to_owned(), others);
         }
         Ok(())
@@ -109,13 +107,13 @@ impl<'a> Session<'a> {
         let scale = self.options.scale();
         let (single, many) = (10_000 / scale, 100_000 / scale);
         match what {
-            "single" => self.best(SINGLE, Some(("single", single)), || {
+            "single" => self.rounds(SINGLE, Some(("single", single)), || {
                 Ok((rates::single(ours()?, single)?, bare(single, 8)?))
             }),
-            "pipelined" => self.best(PIPELINED, None, || {
+            "pipelined" => self.rounds(PIPELINED, None, || {
                 Ok((rates::pipelined(ours()?, many)?, bare(many, 1_000)?))
             }),
-            _ => self.best(BATCHES, Some(("batches", many)), || {
+            _ => self.rounds(BATCHES, Some(("batches", many)), || {
                 Ok((rates::batches(ours()?, many)?, bare(many, 1_000)?))
             }),
         }

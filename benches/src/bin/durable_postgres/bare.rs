@@ -9,9 +9,9 @@ use crate::server::Connection;
 
 const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
                             handler, payload_version, payload, repeat, remember)
-    SELECT n.id, 'default', n.bucket, n.due, n.due, n.due, NULL, 'job', 1, n.payload, NULL, 0
-      FROM unnest($1::bigint[], $2::smallint[], $3::timestamptz[], $4::text[])
-           AS n (id, bucket, due, payload)";
+    SELECT unnest($1::bigint[]), 'default', unnest($2::smallint[]), unnest($3::timestamptz[]),
+           unnest($3::timestamptz[]), unnest($3::timestamptz[]), NULL, 'job', 1,
+           unnest($4::text[]), NULL, 0";
 
 const START: &str = "UPDATE lars.timer t
        SET attempt = t.attempt + (t.fence IS DISTINCT FROM c.fence)::int,

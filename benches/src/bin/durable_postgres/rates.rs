@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use benches::durable::{self, AnyError, HOUR, Job, RUN_AND_FINISH, Report, Session, rate};
+use benches::durable::{self, AnyError, HOUR, Job, RUN_AND_FINISH, Rate, Report, Session, rate};
 use lars_durable::Durable;
 
 use crate::bare::Bare;
@@ -53,7 +53,7 @@ pub(crate) fn run(
     let mut share = 0.0;
     // The number of runs in flight has doubled often enough by then.
     let ramp = Duration::from_secs(if quick { 2 } else { 14 });
-    session.best(RUN_AND_FINISH, Some(("run", count)), || {
+    session.rounds(RUN_AND_FINISH, Some(("run", count)), || {
         let connection = server.fresh()?;
         let ours = durable::run_and_finish(Durable::postgres(server.parameters()), count, ramp)?;
         share = hot(&connection)?;
@@ -121,7 +121,7 @@ pub(crate) fn resets(server: &Server, report: &mut Report, count: u64) -> Result
     }
     let floor = rate(keys * 10, begun.elapsed());
     let what = "push out by key, 8 callers, 1,000 calls under way, against 1,000 in a transaction";
-    report.rates.insert(what.into(), (ours, floor));
+    report.rates.insert(what.into(), Rate::of(&[(ours, floor)]));
     report.figures.insert("HOT share of deadlines that are pushed out, %".into(), share);
     let grown = 100.0 * grown as f64 / before.max(1) as f64;
     report.figures.insert("growth of the index by deadlines that are pushed out, %".into(), grown);
