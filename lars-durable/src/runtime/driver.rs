@@ -155,6 +155,11 @@ pub(super) struct Driver {
     last_words: String,
 }
 
+/// How many of these requests are calls.
+fn calls_in(requests: &[Request]) -> usize {
+    requests.iter().filter(|request| matches!(request, Request::Write(_))).count()
+}
+
 impl Driver {
     pub(super) fn new(
         node: Node,
@@ -215,7 +220,7 @@ impl Driver {
             if !self.batches.is_empty() {
                 let written = self.batches.iter().all(|(lane, _)| *lane == Lane::Writer);
                 self.sent = self.clock.now();
-                self.sent_calls = self.batches.iter().map(|(_, requests)| requests.len()).sum();
+                self.sent_calls = self.batches.iter().map(|(_, requests)| calls_in(requests)).sum();
                 self.transact();
                 if written {
                     self.gather();
@@ -371,7 +376,7 @@ impl Driver {
                         Sessions::One(_) => self.batches.push((lane, requests)),
                         Sessions::Lanes(lanes) => {
                             if lane == Lane::Writer {
-                                (self.sent, self.sent_calls) = (now, requests.len());
+                                (self.sent, self.sent_calls) = (now, calls_in(&requests));
                             }
                             lanes.send(lane, requests);
                         }

@@ -345,8 +345,8 @@ impl Transaction<'_> {
     }
 }
 
-/// The arrays are taken apart side by side, where they are selected: in `FROM` each of them would
-/// be written into a table of its own first, which makes a row cost a seventh more.
+/// The arrays are taken apart in the select list, side by side. In `FROM` each of them would be
+/// written into a table of its own first: batches of 1,000 took a seventh longer.
 const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
                              handler, payload_version, payload, repeat, remember, tag)
      SELECT unnest($2::bigint[]), $1, unnest($3::smallint[]), unnest($4::timestamptz[]),
