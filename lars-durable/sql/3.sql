@@ -351,12 +351,15 @@ END $$;
 
 -- Which timers a step is for: what is NULL does not matter. All the rest has to hold.
 CREATE TYPE lars.query AS (
-    handler     text,
+    key_prefix  text,
     tag         text,
+    handler     text,
     states      text[],
     due_from    timestamptz,
     due_before  timestamptz,
     failed_with text,
+    timers      boolean,        -- whether it is for timers that are not parked
+    parked      boolean,        -- and whether for those that are
     paused      text[],         -- the handlers that are
     now_is      timestamptz     -- what is due is due at this time
 );
@@ -366,12 +369,13 @@ CREATE TYPE lars.query AS (
 
 -- Refuses what no timer can meet: of the states, at least one must be among those that fit the call.
 CREATE FUNCTION lars.query_of(
-    fits text[], grp text, handler text, tag text, states text[], due_from timestamptz,
-    due_before timestamptz, failed_with text
+    fits text[], grp text, key_prefix text, tag text, handler text, states text[],
+    due_from timestamptz, due_before timestamptz, failed_with text
 ) RETURNS lars.query LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     known text[] := '{waiting, due, running, retrying, paused, parked}';
+    meant text[] := coalesce(query_of.states, query_of.fits);
     word  text;
 BEGIN
     FOREACH word IN ARRAY coalesce(query_of.states, '{}') LOOP
@@ -380,7 +384,7 @@ BEGIN
                 'states has %L, but each must be one of %s', word, array_to_string(known, ', '));
         END IF;
     END LOOP;
-    IF NOT query_of.states && query_of.fits THEN
+    IF NOT meant && query_of.fits THEN
         RAISE invalid_parameter_value USING MESSAGE = format(
             'states is %L, but at least 1 of these is needed: %s', query_of.states,
             array_to_string(query_of.fits, ', '));
@@ -390,34 +394,164 @@ BEGIN
             'due_from is %s, but it must be before due_before, which is %s', query_of.due_from,
             query_of.due_before);
     END IF;
-    RETURN (query_of.handler, query_of.tag, query_of.states, query_of.due_from, query_of.due_before,
-            query_of.failed_with,
+    RETURN (query_of.key_prefix, query_of.tag, query_of.handler, query_of.states, query_of.due_from,
+            query_of.due_before, query_of.failed_with,
+            array_remove(meant, 'parked') && array_remove(query_of.fits, 'parked'),
+            'parked' = ANY (meant) AND 'parked' = ANY (query_of.fits),
             ARRAY(SELECT p.handler FROM lars.paused p WHERE p.grp = query_of.grp), lars.clock());
 END $$;
 
 -- Whether a timer is meant; of a parked one, `reason` says why it is. The same rule as that of the
 -- nodes. It has no settings of its own, so that it becomes part of the statement that asks.
 CREATE FUNCTION lars.is_meant(
-    query lars.query, handler text, tag text, started boolean, deadline timestamptz, attempt int,
-    last_error text, reason text
+    query lars.query, key text, tag text, handler text, started boolean, deadline timestamptz,
+    attempt int, last_error text, reason text
 ) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT (($1).handler IS NULL OR $2 = ($1).handler)
+    SELECT (($1).key_prefix IS NULL OR coalesce(pg_catalog.starts_with($2, ($1).key_prefix), false))
        AND (($1).tag IS NULL OR coalesce($3 = ($1).tag, false))
+       AND (($1).handler IS NULL OR $4 = ($1).handler)
        AND (($1).states IS NULL OR CASE
-            WHEN $8 IS NOT NULL THEN 'parked' = ANY (($1).states)
-            WHEN $4 THEN 'running' = ANY (($1).states)
-            ELSE CASE WHEN $5 <= ($1).now_is THEN 'due' ELSE 'waiting' END = ANY (($1).states)
-                 OR $6 > 0 AND 'retrying' = ANY (($1).states)
-                 OR $2 = ANY (($1).paused) AND 'paused' = ANY (($1).states) END)
+            WHEN $9 IS NOT NULL THEN 'parked' = ANY (($1).states)
+            WHEN $5 THEN 'running' = ANY (($1).states)
+            ELSE CASE WHEN $6 <= ($1).now_is THEN 'due' ELSE 'waiting' END = ANY (($1).states)
+                 OR $7 > 0 AND 'retrying' = ANY (($1).states)
+                 OR $4 = ANY (($1).paused) AND 'paused' = ANY (($1).states) END)
        -- One that never comes due is before the end of time, so that a range without end has it.
        AND (($1).due_from IS NULL
-            OR least($5, timestamptz '294276-12-31 23:59:59.999999+00') >= ($1).due_from)
+            OR least($6, timestamptz '294276-12-31 23:59:59.999999+00') >= ($1).due_from)
        AND (($1).due_before IS NULL
-            OR least($5, timestamptz '294276-12-31 23:59:59.999999+00') < ($1).due_before)
+            OR least($6, timestamptz '294276-12-31 23:59:59.999999+00') < ($1).due_before)
        AND (($1).failed_with IS NULL
-            OR coalesce(pg_catalog.strpos($7, ($1).failed_with) > 0, false)
-            OR coalesce(pg_catalog.strpos($8, ($1).failed_with) > 0, false))
+            OR coalesce(pg_catalog.strpos($8, ($1).failed_with) > 0, false)
+            OR coalesce(pg_catalog.strpos($9, ($1).failed_with) > 0, false))
 $$;
+
+-- The next 5,001 timers from behind `after` on, and where each is: those with a tag by time, those
+-- whose keys begin with something by key, and others by bucket and time; then those that are parked.
+-- An index has the order of each way, and is read no further. Groups may have the same key, which is
+-- one place.
+CREATE FUNCTION lars.places(grp text, query lars.query, after text)
+    RETURNS TABLE (place text, id bigint, parked boolean, meant boolean) LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_sort = off SET jit = off SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
+#variable_conflict use_column
+DECLARE
+    by_key      boolean     := (places.query).tag IS NULL AND (places.query).key_prefix IS NOT NULL;
+    after_due   text[]      := regexp_match(places.after, '^due:(\d+):(\d+):(.+)$');
+    after_key   text        := substr(places.after, 5);
+    first_parked bigint     := (regexp_match(places.after, '^parked:(\d+)$'))[1];
+    first_place smallint    := coalesce(after_due[1]::smallint, 0);
+    first_id    bigint      := coalesce(after_due[2]::bigint, 0);
+    first_due   timestamptz := coalesce(after_due[3]::timestamptz, '-infinity');
+    -- It is looked at when it is due, or earlier.
+    last_due    timestamptz := coalesce((places.query).due_before, 'infinity');
+    room        int         := 5001;
+    number      int;
+    owned       smallint;
+BEGIN
+    IF places.after IS NULL OR first_parked IS NOT NULL AND (places.query).parked
+       OR (places.query).timers AND (CASE WHEN by_key THEN starts_with(places.after, 'key:')
+                                     ELSE after_due IS NOT NULL END) THEN
+        NULL;
+    ELSE
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'after is %L, but it must be the next of a step with the same conditions', places.after);
+    END IF;
+    IF first_parked IS NOT NULL OR NOT (places.query).timers THEN
+        NULL;
+    ELSIF (places.query).tag IS NOT NULL THEN
+        RETURN QUERY
+        SELECT concat_ws(':', 'due', t.bucket, t.id, t.due_at), t.id, false,
+               lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
+                             t.deadline, t.attempt, t.last_error, NULL)
+          FROM lars.timer t
+         WHERE t.tag = (places.query).tag AND t.grp = places.grp
+           AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
+         ORDER BY t.due_at, t.id LIMIT room;
+        GET DIAGNOSTICS number = ROW_COUNT;
+        room := room - number;
+    ELSIF by_key THEN
+        -- No key has a character below the first one, or so many of the last.
+        RETURN QUERY
+        SELECT 'key:' || t.key, t.id, false,
+               t.grp = places.grp
+               AND lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
+                                 t.deadline, t.attempt, t.last_error, NULL)
+          FROM (SELECT * FROM lars.timer t
+                 WHERE t.key >= greatest(after_key || chr(1),
+                                         (places.query).key_prefix COLLATE "POSIX")
+                   AND t.key < (places.query).key_prefix || repeat(chr(1114111), 129)
+                 ORDER BY t.key, t.grp LIMIT room) AS t
+         ORDER BY t.key, t.grp;
+        GET DIAGNOSTICS number = ROW_COUNT;
+        room := room - number;
+    ELSE
+        FOR owned IN SELECT b.bucket FROM lars.bucket b
+                      WHERE b.grp = places.grp AND b.bucket >= first_place ORDER BY b.bucket
+        LOOP
+            RETURN QUERY
+            SELECT concat_ws(':', 'due', t.bucket, t.id, t.due_at), t.id, false,
+                   lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
+                                 t.deadline, t.attempt, t.last_error, NULL)
+              FROM lars.timer t
+             WHERE t.grp = places.grp COLLATE "POSIX" AND t.bucket = owned
+               AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
+             ORDER BY t.due_at, t.id LIMIT room;
+            GET DIAGNOSTICS number = ROW_COUNT;
+            room := room - number;
+            EXIT WHEN room <= 0;
+            first_due := '-infinity'; first_id := 0;
+        END LOOP;
+    END IF;
+    IF (places.query).parked AND room > 0 THEN
+        RETURN QUERY
+        SELECT 'parked:' || p.id, p.id, true,
+               lars.is_meant(places.query, p.key, p.tag, p.handler, false, p.deadline, p.attempt,
+                             p.last_error, p.reason)
+          FROM lars.parked p
+         WHERE p.grp = places.grp COLLATE "POSIX" AND p.id > coalesce(first_parked, 0)
+         ORDER BY p.id LIMIT room;
+    END IF;
+END $$;
+
+-- What a step looks at: some 5,000 timers at most, of which `most` are meant at most. If there is
+-- more to look at, the last row has only a place, behind which the next step begins.
+CREATE FUNCTION lars.walk(grp text, query lars.query, after text, most int)
+    RETURNS TABLE (place text, id bigint, parked boolean, meant boolean) LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    looked_at   int := 0;
+    matched     int := 0;
+    last_place  text;
+    before_last text;
+    next_place  text;
+    one         record;
+BEGIN
+    PERFORM lars.check_group(walk.grp);
+    PERFORM lars.check_most(walk.most);
+    FOR one IN SELECT p.* FROM lars.places(walk.grp, walk.query, walk.after) AS p LOOP
+        IF last_place IS DISTINCT FROM one.place THEN
+            IF looked_at >= 5000 OR matched >= walk.most THEN
+                next_place := last_place;
+                EXIT;
+            END IF;
+            before_last := last_place;
+            last_place := one.place;
+        END IF;
+        looked_at := looked_at + 1;
+        matched := matched + one.meant::int;
+        place := one.place; id := one.id; parked := one.parked; meant := one.meant;
+        RETURN NEXT;
+    END LOOP;
+    -- There may be more at the last place.
+    IF looked_at > 5000 THEN
+        next_place := before_last;
+    END IF;
+    IF next_place IS NOT NULL THEN
+        place := next_place; id := NULL; parked := NULL; meant := NULL;
+        RETURN NEXT;
+    END IF;
+END $$;
 
 -- Moves or cancels a timer if it is meant still: 'changed'; 'running', and so not moved, or
 -- cancelled after this run; 'held' by another transaction; or NULL.
@@ -426,8 +560,8 @@ CREATE FUNCTION lars.change_meant(query lars.query, grp text, id bigint, delay i
 DECLARE
     meant boolean;
 BEGIN
-    SELECT lars.is_meant(change_meant.query, t.handler, t.tag, t.fence IS NOT NULL, t.deadline,
-                         t.attempt, t.last_error, NULL)
+    SELECT lars.is_meant(change_meant.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
+                         t.deadline, t.attempt, t.last_error, NULL)
       INTO meant FROM lars.timer t WHERE t.id = change_meant.id FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN (SELECT 'held' FROM lars.timer t WHERE t.id = change_meant.id);
@@ -440,172 +574,151 @@ BEGIN
 END $$;
 
 -- What lars.cancel_all and lars.reset_all do.
-CREATE FUNCTION lars.change_keys(
-    delay interval, grp text, key_prefix text, query lars.query, after text, most int,
-    OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
-DECLARE
-    -- No key has a character below this one, or so many of that one.
-    first text := greatest(change_keys.after || chr(1), change_keys.key_prefix COLLATE "POSIX");
-    last  text := change_keys.key_prefix || repeat(chr(1114111), 129);
-    before_next text := change_keys.after;
-    one record;
-    did text;
-BEGIN
-    PERFORM lars.check_group(change_keys.grp);
-    PERFORM lars.check_most(change_keys.most);
-    IF change_keys.key_prefix IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'key_prefix must not be NULL';
-    END IF;
-    looked_at := 0; changed := 0; running := 0; passed_over := 0;
-    FOR one IN
-        SELECT t.id, t.key, t.grp = change_keys.grp
-               AND lars.is_meant(change_keys.query, t.handler, t.tag, t.fence IS NOT NULL,
-                                 t.deadline, t.attempt, t.last_error, NULL) AS meant
-          FROM (SELECT * FROM lars.timer t WHERE t.key >= first AND t.key < last
-                 ORDER BY t.key, t.grp LIMIT 5001) AS t ORDER BY t.key, t.grp
-    LOOP
-        -- Groups may have the same key, and then are looked at together.
-        IF next IS DISTINCT FROM one.key THEN
-            IF changed + running + passed_over >= change_keys.most THEN
-                RETURN;
-            END IF;
-            before_next := next;
-            next := one.key;
-        END IF;
-        looked_at := looked_at + 1;
-        CONTINUE WHEN NOT one.meant;
-        did := lars.change_meant(change_keys.query, change_keys.grp, one.id, change_keys.delay);
-        changed := changed + (did IS NOT DISTINCT FROM 'changed')::int;
-        running := running + (did IS NOT DISTINCT FROM 'running')::int;
-        passed_over := passed_over + (did IS NOT DISTINCT FROM 'held')::int;
-    END LOOP;
-    -- More may have the last key.
-    next := CASE WHEN looked_at > 5000 THEN before_next END;
-END $$;
-
--- What lars.cancel_tagged and lars.reset_tagged do.
-CREATE FUNCTION lars.change_tagged(
+CREATE FUNCTION lars.change_all(
     delay interval, grp text, query lars.query, after text, most int,
     OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-    SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    first_id  bigint      := coalesce(split_part(change_tagged.after, '@', 1)::bigint, 0);
-    first_due timestamptz :=
-        coalesce(split_part(change_tagged.after, '@', 2)::timestamptz, '-infinity');
-    -- It is looked at when it is due, or earlier.
-    last_due  timestamptz := coalesce(change_tagged.query.due_before, 'infinity');
-    wanted    text        := change_tagged.query.tag;
     one record;
     did text;
 BEGIN
-    PERFORM lars.check_group(change_tagged.grp);
-    PERFORM lars.check_most(change_tagged.most);
-    IF wanted IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'tag must not be NULL';
+    -- A value that is NULL by mistake must not mean all timers of the group.
+    IF coalesce((query).key_prefix, (query).tag, (query).handler, (query).states::text,
+                (query).due_from::text, (query).due_before::text, (query).failed_with) IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'at least 1 condition is needed that is not NULL';
     END IF;
     looked_at := 0; changed := 0; running := 0; passed_over := 0;
-    FOR one IN
-        SELECT t.id, t.due_at,
-               lars.is_meant(change_tagged.query, t.handler, t.tag, t.fence IS NOT NULL,
-                             t.deadline, t.attempt, t.last_error, NULL) AS meant
-          FROM lars.timer t
-         WHERE t.tag = wanted AND t.grp = change_tagged.grp
-           AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
-         ORDER BY t.due_at, t.id LIMIT 5001
+    FOR one IN SELECT w.* FROM lars.walk(change_all.grp, change_all.query, change_all.after,
+                                         change_all.most) AS w
     LOOP
-        IF looked_at >= 5000 OR changed + running + passed_over >= change_tagged.most THEN
-            RETURN;
+        IF one.id IS NULL THEN
+            next := one.place;
+            EXIT;
         END IF;
         looked_at := looked_at + 1;
-        next := one.id || '@' || one.due_at;
         CONTINUE WHEN NOT one.meant;
-        did := lars.change_meant(change_tagged.query, change_tagged.grp, one.id,
-                                 change_tagged.delay);
+        did := lars.change_meant(change_all.query, change_all.grp, one.id, change_all.delay);
         changed := changed + (did IS NOT DISTINCT FROM 'changed')::int;
         running := running + (did IS NOT DISTINCT FROM 'running')::int;
         passed_over := passed_over + (did IS NOT DISTINCT FROM 'held')::int;
     END LOOP;
-    next := NULL;
 END $$;
 
--- Cancels the timers whose keys begin with this, a step in each call. It looks at some 5,000 of them
--- at most, from behind the key `after` on, and cancels `most` at most. `next` is the `after` of the
--- next step, and NULL after the last one. What another transaction holds is passed over.
+-- The functions below take the conditions of a query. All that are given have to hold: the key
+-- begins with `key_prefix`; the tag and the handler are these; the timer is in one of these states
+-- ('waiting', 'due', 'running', 'retrying', 'paused', 'parked'); it may run at `due_from` or later,
+-- and before `due_before`; its last failure contains this text. A step looks at some 5,000 timers at
+-- most, from behind the place `after` on, and finds `most` at most. `next` is the `after` of the next
+-- step, and NULL after the last one.
 --
--- If they are given, it cancels only those of one handler; in one of these states ('waiting', 'due',
--- 'running', 'retrying', 'paused', as in the API); that may run at `due_from` or later, and before
--- `due_before`; and whose last failure contains this text.
+-- Timers with a tag are looked at in the order in which they are due, and then not those after
+-- `due_before`; else those with a beginning of the key in the order of their keys; else all, in the
+-- order of their buckets.
+
+-- How many timers meet the conditions.
+CREATE FUNCTION lars.count(
+    grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
+    after text DEFAULT NULL, most int DEFAULT 1000, states text[] DEFAULT NULL,
+    due_from timestamptz DEFAULT NULL, due_before timestamptz DEFAULT NULL,
+    failed_with text DEFAULT NULL, OUT looked_at int, OUT matched int, OUT next text
+) LANGUAGE sql AS $$
+    SELECT pg_catalog.count(w.id)::int, (pg_catalog.count(*) FILTER (WHERE w.meant))::int,
+           pg_catalog.max(w.place) FILTER (WHERE w.id IS NULL)
+      FROM lars.walk($1, lars.query_of('{waiting, due, running, retrying, paused, parked}',
+                                       $1, $2, $3, $4, $7, $8, $9, $10), $5, $6) AS w
+$$;
+
+-- A timer as lars.list shows it.
+CREATE TYPE lars.listed AS (
+    place           text,
+    id              bigint,
+    key             text,
+    tag             text,
+    handler         text,
+    state           text,           -- waiting, due, running, parked
+    deadline        timestamptz,
+    attempt         int,            -- how many have begun
+    payload         text,
+    payload_version int,
+    last_error      text,
+    reason          text            -- why it is parked
+);
+
+-- The timers that meet the conditions. If there is more to look at, the last row has only a `place`:
+-- the `after` of the next step.
+CREATE FUNCTION lars.list(
+    grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
+    after text DEFAULT NULL, most int DEFAULT 1000, states text[] DEFAULT NULL,
+    due_from timestamptz DEFAULT NULL, due_before timestamptz DEFAULT NULL,
+    failed_with text DEFAULT NULL
+) RETURNS SETOF lars.listed LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT w.place, w.id, coalesce(t.key, p.key), coalesce(t.tag, p.tag),
+           coalesce(t.handler, p.handler),
+           CASE WHEN w.parked THEN 'parked' WHEN t.fence IS NOT NULL THEN 'running'
+                WHEN t.deadline <= lars.clock() THEN 'due' WHEN t.id IS NOT NULL THEN 'waiting' END,
+           coalesce(t.deadline, p.deadline), coalesce(t.attempt, p.attempt),
+           coalesce(t.payload, p.payload), coalesce(t.payload_version, p.payload_version),
+           coalesce(t.last_error, p.last_error), p.reason
+      FROM (SELECT * FROM lars.walk(list.grp, lars.query_of(
+                       '{waiting, due, running, retrying, paused, parked}', list.grp,
+                       list.key_prefix, list.tag, list.handler, list.states, list.due_from,
+                       list.due_before, list.failed_with), list.after, list.most)
+                   WITH ORDINALITY AS them (place, id, parked, meant, number)
+             WHERE id IS NULL OR meant) AS w
+           LEFT JOIN lars.timer t ON t.id = w.id AND NOT w.parked
+           LEFT JOIN lars.parked p ON p.id = w.id AND w.parked
+     -- One that has ended meanwhile is left out.
+     WHERE w.id IS NULL OR t.id IS NOT NULL OR p.id IS NOT NULL
+     ORDER BY w.number;
+END $$;
+
+-- Cancels the timers that meet the conditions, of which at least one must be given; not those that
+-- are parked. What another transaction holds is passed over.
 CREATE FUNCTION lars.cancel_all(
-    grp text, key_prefix text, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
-    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
+    grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
+    after text DEFAULT NULL, most int DEFAULT 1000, states text[] DEFAULT NULL,
+    due_from timestamptz DEFAULT NULL, due_before timestamptz DEFAULT NULL,
+    failed_with text DEFAULT NULL,
     OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
 ) LANGUAGE sql AS $$
-    SELECT * FROM lars.change_keys(NULL, $1, $2, lars.query_of(
-        '{waiting, due, running, retrying, paused}', $1, $3, NULL, $6, $7, $8, $9), $4, $5)
+    SELECT * FROM lars.change_all(NULL, $1, lars.query_of(
+        '{waiting, due, running, retrying, paused}', $1, $2, $3, $4, $7, $8, $9, $10), $5, $6)
 $$;
 
 -- Moves them to this long from now, in the same way; of a repeat, that is its next run. What runs is
 -- counted, and not changed.
 CREATE FUNCTION lars.reset_all(
-    grp text, key_prefix text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
+    grp text, delay interval, key_prefix text DEFAULT NULL, tag text DEFAULT NULL,
+    handler text DEFAULT NULL, after text DEFAULT NULL, most int DEFAULT 1000,
+    states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
     due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
     OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
 ) LANGUAGE sql AS $$
-    SELECT * FROM lars.change_keys(lars.check_delay($3), $1, $2, lars.query_of(
-        '{waiting, due, retrying, paused}', $1, $4, NULL, $7, $8, $9, $10), $5, $6)
-$$;
-
--- Cancels the timers with this tag, in the same way, in the order in which they are due. `after` and
--- `next` are places in it. With `due_before` it does not look at later ones, unless they were moved
--- there.
-CREATE FUNCTION lars.cancel_tagged(
-    grp text, tag text, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
-    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
-    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$
-    SELECT * FROM lars.change_tagged(NULL, $1, lars.query_of(
-        '{waiting, due, running, retrying, paused}', $1, $3, $2, $6, $7, $8, $9), $4, $5)
-$$;
-
--- Moves them, in the same way.
-CREATE FUNCTION lars.reset_tagged(
-    grp text, tag text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000, states text[] DEFAULT NULL, due_from timestamptz DEFAULT NULL,
-    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
-    OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
-) LANGUAGE sql AS $$
-    SELECT * FROM lars.change_tagged(lars.check_delay($3), $1, lars.query_of(
-        '{waiting, due, retrying, paused}', $1, $4, $2, $7, $8, $9, $10), $5, $6)
+    SELECT * FROM lars.change_all(lars.check_delay($2), $1, lars.query_of(
+        '{waiting, due, retrying, paused}', $1, $3, $4, $5, $8, $9, $10, $11), $6, $7)
 $$;
 
 -- What lars.retry_all and lars.discard_all do.
 CREATE FUNCTION lars.settle_parked(
-    discard boolean, grp text, query lars.query, after bigint, most int,
-    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+    discard boolean, grp text, query lars.query, after text, most int,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next text
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     one record;
 BEGIN
-    PERFORM lars.check_group(settle_parked.grp);
-    PERFORM lars.check_most(settle_parked.most);
     looked_at := 0; changed := 0; passed_over := 0;
-    FOR one IN
-        SELECT p.id, lars.is_meant(settle_parked.query, p.handler, p.tag, false, p.deadline,
-                                   p.attempt, p.last_error, p.reason) AS meant
-          FROM lars.parked p
-         WHERE p.grp = settle_parked.grp COLLATE "POSIX" AND p.id > coalesce(settle_parked.after, 0)
-         ORDER BY p.id LIMIT 5001
+    FOR one IN SELECT w.* FROM lars.walk(settle_parked.grp, settle_parked.query,
+                                         settle_parked.after, settle_parked.most) AS w
     LOOP
-        IF looked_at >= 5000 OR changed + passed_over >= settle_parked.most THEN
-            RETURN;
+        IF one.id IS NULL THEN
+            next := one.place;
+            EXIT;
         END IF;
         looked_at := looked_at + 1;
-        next := one.id;
         CONTINUE WHEN NOT one.meant;
         PERFORM FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
@@ -620,32 +733,48 @@ BEGIN
             passed_over := passed_over + 1;
         END IF;
     END LOOP;
-    next := NULL;
 END $$;
 
--- Lets parked timers run again, a step in each call: of one handler, if it is given, those whose
--- failure contains this text, those with this tag, and those that might have run at `due_from` or
--- later, and before `due_before`. A step looks at 5,000 timers at most, from behind `after` on, and
--- lets `most` run at most. What another transaction holds, or has a key that is taken, is passed over.
+-- Lets the parked timers that meet the conditions run again. What another transaction holds, or has
+-- a key that is taken, is passed over.
 CREATE FUNCTION lars.retry_all(
-    grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL,
-    due_before timestamptz DEFAULT NULL,
-    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
+    grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
+    after text DEFAULT NULL, most int DEFAULT 1000, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next text
 ) LANGUAGE sql AS $$
     SELECT * FROM lars.settle_parked(false, $1, lars.query_of(
-        '{parked}', $1, $2, $6, NULL, $7, $8, $3), $4, $5)
+        '{parked}', $1, $2, $3, $4, NULL, $7, $8, $9), $5, $6)
 $$;
 
--- Deletes parked timers, in the same way.
+-- Deletes them, in the same way.
 CREATE FUNCTION lars.discard_all(
-    grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000, tag text DEFAULT NULL, due_from timestamptz DEFAULT NULL,
-    due_before timestamptz DEFAULT NULL,
-    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
+    grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
+    after text DEFAULT NULL, most int DEFAULT 1000, due_from timestamptz DEFAULT NULL,
+    due_before timestamptz DEFAULT NULL, failed_with text DEFAULT NULL,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next text
 ) LANGUAGE sql AS $$
     SELECT * FROM lars.settle_parked(true, $1, lars.query_of(
-        '{parked}', $1, $2, $6, NULL, $7, $8, $3), $4, $5)
+        '{parked}', $1, $2, $3, $4, NULL, $7, $8, $9), $5, $6)
 $$;
+
+-- Runs of this handler start no more, until it is resumed: whether they did. The nodes learn of it
+-- with their next renewal.
+CREATE FUNCTION lars.pause(grp text, handler text) RETURNS boolean LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM lars.check_group(pause.grp);
+    INSERT INTO lars.paused VALUES (pause.grp, pause.handler) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END $$;
+
+-- Runs of this handler start again: whether it was paused.
+CREATE FUNCTION lars.resume(grp text, handler text) RETURNS boolean LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM lars.check_group(resume.grp);
+    DELETE FROM lars.paused p WHERE p.grp = resume.grp AND p.handler = resume.handler;
+    RETURN FOUND;
+END $$;
 
 UPDATE lars.meta SET version = 3;

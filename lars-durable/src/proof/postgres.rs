@@ -24,5 +24,6 @@ mod proxy;
 mod secrets;
 mod server;
 mod sql;
+mod steps;
 
 pub(crate) use self::server::server;

@@ -181,25 +181,29 @@ fn sql_cancels_what_has_keys_with_one_beginning_a_step_at_a_time() {
     let step = |sql: &str| client.text(&format!("SELECT x::text FROM lars.{sql} AS x")).unwrap();
     // The timers of other groups are looked at, too.
     let first = step("cancel_all('default', 'a/', most => 7)");
-    assert_eq!(first, "(14,7,0,0,a/14)");
-    let second = step("cancel_all('default', 'a/', after => 'a/14', most => 7)");
-    assert_eq!(second, "(14,7,0,0,a/3)");
+    assert_eq!(first, "(14,7,0,0,key:a/14)");
+    let second = step("cancel_all('default', 'a/', after => 'key:a/14', most => 7)");
+    assert_eq!(second, "(14,7,0,0,key:a/3)");
     client.execute(
         "BEGIN; SELECT id FROM lars.timer WHERE grp = 'default' AND key = 'a/5' FOR UPDATE",
     );
     let other = database.client();
-    let sql = "SELECT x::text FROM lars.cancel_all('default', 'a/', after => 'a/3') AS x";
+    let sql = "SELECT x::text FROM lars.cancel_all('default', 'a/', after => 'key:a/3') AS x";
     assert_eq!(other.text(sql).unwrap(), "(12,5,0,1,)", "one is held");
     client.execute("COMMIT");
-    assert_eq!(step("cancel_all('default', 'a/', 'none')"), "(21,0,0,0,)");
-    let before = "cancel_all('default', 'b', after => 'a', most => 1000)";
+    assert_eq!(step("cancel_all('default', 'a/', handler => 'none')"), "(21,0,0,0,)");
+    let before = "cancel_all('default', 'b', after => 'key:a', most => 1000)";
     client.execute(&format!("BEGIN; SELECT lars.{before}"));
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE key LIKE 'a/%'"), 21);
     client.execute("ROLLBACK");
-    assert_eq!(step("cancel_all('default', 'a/', 'tagged')"), "(21,1,0,0,)");
+    assert_eq!(step("cancel_all('default', 'a/', handler => 'tagged')"), "(21,1,0,0,)");
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'other'"), 21);
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'default'"), 1);
-    assert!(client.try_execute("SELECT lars.cancel_all('default', NULL)").is_err());
+    for call in ["cancel_all('default', NULL)", "reset_all('default', '1 h', most => 10)"] {
+        let error = client.try_execute(&format!("SELECT lars.{call}")).unwrap_err();
+        let words = error.as_db_error().unwrap().message().to_owned();
+        assert_eq!(words, "at least 1 condition is needed that is not NULL");
+    }
     for most in ["0", "1001", "NULL"] {
         let sql = format!("SELECT lars.cancel_all('default', '', most => {most})");
         let error = client.try_execute(&sql).unwrap_err();
@@ -233,8 +237,8 @@ fn sql_retries_and_discards_what_is_parked_a_step_at_a_time() {
         let all = "concat_ws(' ', x.looked_at, x.changed, x.passed_over, x.next IS NULL)";
         client.text(&format!("SELECT {all} FROM lars.{sql} AS x")).unwrap()
     };
-    assert_eq!(step("retry_all('default', 'none')"), "30 0 0 t");
-    assert_eq!(step("retry_all('default', 'none', after => NULL)"), "30 0 0 t");
+    assert_eq!(step("retry_all('default', handler => 'none')"), "30 0 0 t");
+    assert_eq!(step("retry_all('default', handler => 'none', after => NULL)"), "30 0 0 t");
     let first = step("discard_all('default', failed_with => 'no such', most => 4)");
     assert!(first.ends_with(" 4 0 f"), "{first}");
     assert!(step("discard_all('default', failed_with => 'no such')").ends_with(" 6 0 t"));
@@ -271,14 +275,14 @@ fn sql_makes_finds_and_cancels_timers_with_a_tag_a_step_at_a_time() {
     client.execute("SET TIME ZONE 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'");
     let step = |given: &str| {
         let all = "concat_ws(' ', x.looked_at, x.prevented, x.running, x.passed_over, x.next)";
-        client.text(&format!("SELECT {all} FROM lars.cancel_tagged('default', {given}) AS x"))
+        client.text(&format!("SELECT {all} FROM lars.cancel_all('default', {given}) AS x"))
     };
-    assert_eq!(step("'red', 'none'").unwrap(), "11 0 0 0");
-    let first = step("'red', most => 4").unwrap();
+    assert_eq!(step("tag => 'red', handler => 'none'").unwrap(), "11 0 0 0");
+    let first = step("tag => 'red', most => 4").unwrap();
     let next = first.strip_prefix("4 4 0 0 ").unwrap_or_else(|| panic!("{first}"));
-    let second = step(&format!("'red', after => '{next}', most => 4")).unwrap();
+    let second = step(&format!("tag => 'red', after => '{next}', most => 4")).unwrap();
     assert!(second.starts_with("4 4 0 0 ") && second != first, "{second}");
-    assert_eq!(step("'red'").unwrap(), "3 3 0 0");
+    assert_eq!(step("tag => 'red'").unwrap(), "3 3 0 0");
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'default'"), 2);
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'other'"), 12);
     for node in nodes {
@@ -307,21 +311,20 @@ fn sql_moves_what_has_keys_with_one_beginning_or_a_tag_a_step_at_a_time() {
         let all = "concat_ws(' ', x.looked_at, x.moved, x.running, x.passed_over, x.next)";
         client.text(&format!("SELECT {all} FROM lars.{sql} AS x")).unwrap()
     };
-    assert_eq!(step("reset_all('default', 'a/', '2 h', most => 4)"), "4 4 0 0 a/3");
-    assert_eq!(step("reset_all('default', 'a/', '2 h', after => 'a/3')"), "6 5 1 0");
-    assert_eq!(step("reset_all('default', 'a/', '3 h', 'none')"), "10 0 0 0");
+    assert_eq!(step("reset_all('default', '2 h', 'a/', most => 4)"), "4 4 0 0 key:a/3");
+    assert_eq!(step("reset_all('default', '2 h', 'a/', after => 'key:a/3')"), "6 5 1 0");
+    assert_eq!(step("reset_all('default', '3 h', 'a/', handler => 'none')"), "10 0 0 0");
     let far = "SELECT count(*) FROM lars.timer WHERE deadline > now() + interval '90 minutes'";
     assert_eq!(client.number(far), 9);
-    let first = step("reset_tagged('default', 'red', '0', most => 2)");
+    let first = step("reset_all('default', '0', tag => 'red', most => 2)");
     let next = first.strip_prefix("2 2 0 0 ").unwrap_or_else(|| panic!("{first}"));
-    assert_eq!(step(&format!("reset_tagged('default', 'red', '0', after => '{next}')")), "3 3 0 0");
+    let rest = format!("reset_all('default', '0', tag => 'red', after => '{next}')");
+    assert_eq!(step(&rest), "3 3 0 0");
     let mut ran: Vec<u64> = (0..5).map(|_| runs.recv_timeout(PATIENCE).unwrap()).collect();
     ran.sort_unstable();
     assert_eq!(ran, [0, 1, 2, 3, 4]);
-    for call in ["reset_all('default', 'a/', NULL)", "reset_tagged('default', 'red', NULL)"] {
-        let error = client.try_execute(&format!("SELECT lars.{call}")).unwrap_err();
-        assert_eq!(error.as_db_error().unwrap().message(), "delay must not be NULL");
-    }
+    let error = client.try_execute("SELECT lars.reset_all('default', NULL, 'a/')").unwrap_err();
+    assert_eq!(error.as_db_error().unwrap().message(), "delay must not be NULL");
     durable.close().unwrap();
 }
 
@@ -340,10 +343,9 @@ fn a_tag_that_cannot_be_is_refused_by_sql_with_the_limit() {
         let words = refused(&format!("schedule('default', 'tagged', '1', '1 h', tag => {tag})"));
         assert_eq!(words, format!("the tag has {length} bytes, but from 1 to 128 are allowed"));
     }
-    assert_eq!(refused("cancel_tagged('default', NULL)"), "tag must not be NULL");
-    assert!(refused("cancel_tagged('defualt', 'red')").contains("'defualt'"));
-    assert!(refused("cancel_tagged('default', 'red', after => 'x')").contains("\"x\""));
-    assert!(refused("cancel_tagged('default', 'red', most => 1001)").contains("from 1 to 1000"));
+    assert!(refused("cancel_all('defualt', tag => 'red')").contains("'defualt'"));
+    let most = refused("cancel_all('default', tag => 'red', most => 1001)");
+    assert!(most.contains("from 1 to 1000"));
     let longest = durable.timers().schedule_once(HOUR, Tagged(1)).tag("t".repeat(129));
     let error = TransactionError::Refused(Refused::Tag { given: 129, max: 128 });
     assert_eq!(longest.submission().unwrap_err(), error);

@@ -14,7 +14,8 @@ fn insert(client: &Connected, timers: &str) {
     client.execute(&format!(
         "INSERT INTO lars.timer (id, key, tag, handler, due_at, deadline, fence, attempt,
                                  last_error, grp, bucket, planned_at, payload_version, payload)
-         SELECT *, 'default', 0, now(), 1, '1' FROM ({timers}) AS given"
+         SELECT given.*, 'default', id % 4, now(), 1, '1'
+           FROM ({timers}) AS given (id, key, tag, handler, due, deadline, fence, attempt, error)"
     ));
 }
 
@@ -33,13 +34,13 @@ fn changed(client: &Connected, call: &str, last: i64) -> (i64, BTreeSet<u64>) {
     (looked_at, changed.split_whitespace().map(|id| id.parse().unwrap()).collect())
 }
 
-/// The four calls that take these conditions, and whether each moves what it finds.
+/// The calls that take these conditions, by key and by tag, and whether each moves what it finds.
 fn calls(given: &str) -> [(String, bool); 4] {
     [
         (format!("cancel_all('default', 'k/', {given})"), false),
-        (format!("cancel_tagged('default', 'red', {given})"), false),
-        (format!("reset_all('default', 'k/', '1000 days', {given})"), true),
-        (format!("reset_tagged('default', 'red', '1000 days', {given})"), true),
+        (format!("cancel_all('default', tag => 'red', {given})"), false),
+        (format!("reset_all('default', '1000 days', 'k/', {given})"), true),
+        (format!("reset_all('default', '1000 days', tag => 'red', {given})"), true),
     ]
 }
 
@@ -214,6 +215,37 @@ fn insert_at_random(client: &Connected, base: u64) {
     );
 }
 
+/// A list and a count in SQL show what the query finds, in its order.
+fn shows(client: &Connected, timers: &Timers, query: Query, given: &str) {
+    for (query, more) in [
+        (query.clone(), ""),
+        (query.clone().tag("red"), ", tag => 'red'"),
+        (query.clone().key_prefix("k/"), ", key_prefix => 'k/'"),
+        (query.key_prefix("k/").tag("red"), ", key_prefix => 'k/', tag => 'red'"),
+    ] {
+        let (mut query, mut ids, mut looked_at) = (query, Vec::new(), 0);
+        // With what is parked a query takes a step of its own.
+        let found = loop {
+            let Ok(page) = timers.list(&query).wait() else { break false };
+            ids.extend(page.timers.iter().map(|it| it.timer().id.to_string()));
+            looked_at += page.looked_at;
+            let Some(next) = page.next else { break true };
+            query = query.after(next);
+        };
+        if !found {
+            continue;
+        }
+        let given = format!("'default', {given}{more}");
+        let listed = format!("SELECT string_agg(x.id::text, ' ') FROM lars.list({given}) AS x");
+        assert_eq!(client.text(&listed).unwrap_or_default(), ids.join(" "), "{given}");
+        let counted = format!(
+            "SELECT concat_ws(' ', x.looked_at, x.matched, x.next) FROM lars.count({given}) AS x"
+        );
+        let expected = format!("{looked_at} {}", ids.len());
+        assert_eq!(client.text(&counted).unwrap(), expected, "{given}");
+    }
+}
+
 #[test]
 #[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn sql_and_a_query_with_the_same_conditions_mean_the_same_timers() {
@@ -242,13 +274,22 @@ fn sql_and_a_query_with_the_same_conditions_mean_the_same_timers() {
         for (call, moves) in calls(&format!("{given}{words}")) {
             let states = states.iter().copied().filter(|it| !(moves && *it == State::Running));
             let query = query.clone().states(states);
-            let by_tag = call.contains("tagged");
+            let by_tag = call.contains("tag =>");
             compare(if by_tag { query.tag("red") } else { query.key_prefix("k/") }, &call);
         }
-        let parked = query.states([State::Parked]);
+        // All of the group, bucket by bucket.
+        let unparked = query.clone().states(states.iter().copied());
+        let handler = format!("cancel_all('default', {given}{words}, due_from => '-infinity')");
+        if !given.contains("due_from") {
+            compare(unparked, &handler);
+        }
+        let parked = query.clone().states([State::Parked]);
         compare(parked.clone(), &format!("discard_all('default', {given})"));
-        let call = format!("discard_all('default', {given}, tag => 'red')");
-        compare(parked.tag("red"), &call);
+        let call = format!("discard_all('default', 'k/', 'red', {given})");
+        compare(parked.key_prefix("k/").tag("red"), &call);
+        // Those that are parked as well.
+        let all = [State::Waiting, State::Due, State::Running, State::Parked];
+        shows(&client, &timers, query.states(all), &given);
     }
     assert!(changes > 100, "only {changes} timers were changed");
     durable.close().unwrap();
@@ -345,13 +386,13 @@ fn conditions_that_no_timer_can_meet_are_refused_by_sql_by_name() {
             assert_eq!(refused(&call), format!("states is '{given}', {needed}"), "{call}");
         }
     }
-    let moved = refused("reset_all('default', '', '1 h', states => '{running}')");
+    let moved = refused("reset_all('default', '1 h', states => '{running}')");
     assert!(moved.starts_with("states is '{running}', but"), "{moved}");
     client.execute("SET TIME ZONE 'UTC'");
     let given = "due_from => '2026-01-02 00:00+00', due_before => '2026-01-02 00:00+00'";
-    let [cancel, _, move_tagged, _] = calls(given).map(|(call, _)| call);
+    let [cancel, _, reset, _] = calls(given).map(|(call, _)| call);
     let retry = format!("retry_all('default', {given})");
-    for call in [cancel, move_tagged, retry] {
+    for call in [cancel, reset, retry] {
         let words = refused(&call);
         assert!(
             words.starts_with("due_from is 2026-01-02 00:00:00+00, but it must be before"),

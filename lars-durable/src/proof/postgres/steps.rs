@@ -1,0 +1,180 @@
+//! What the functions of the schema show, a step at a time, and what a step reads.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use super::node::{SHORT_LEASE, node, schedule};
+use super::server::{Connected, Database, PATIENCE, server};
+use crate::{Durable, Fired, Payload};
+
+/// A node without handlers, and a table of timers in four buckets and of some that are parked.
+fn filled(database: &Database, timers: u64, parked: u64) -> (Durable, Connected) {
+    let durable = database.durable().start().unwrap();
+    let client = database.client();
+    client.execute(&format!(
+        "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, tag, handler,
+                                 payload_version, payload)
+         SELECT n, 'default', n % 4, due, due, due, 'k/' || n, 'red', 'a', 1, n::text
+           FROM generate_series(1, {timers}) AS n,
+                LATERAL (SELECT now() + n * interval '1 h') AS d (due);
+         INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, tag, handler,
+                                  payload_version, payload, remember, attempt, deaths, run, reason,
+                                  parked_at)
+         SELECT 1000000 + n, 'default', 0, now(), now(), 'k/' || n, 'red', 'a', 1, n::text, 0, 1, 0,
+                0, 'no such order', now()
+           FROM generate_series(1, {parked}) AS n;
+         ANALYZE lars.timer, lars.parked"
+    ));
+    (durable, client)
+}
+
+/// The three ways through the timers.
+const WAYS: [&str; 3] = ["handler => 'a'", "key_prefix => 'k/'", "tag => 'red'"];
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_list_and_a_count_in_steps_show_each_timer_once_and_then_each_that_is_parked() {
+    let server = server();
+    let database = server.database();
+    let (durable, client) = filled(&database, 20, 5);
+    // However the session shows times.
+    client.execute("SET TIME ZONE 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'");
+    for way in WAYS {
+        let all = format!("SELECT string_agg(x.id::text, ' ') FROM lars.list('default', {way}) x");
+        let all = client.text(&all).unwrap();
+        for most in [1, 3, 7, 25, 26] {
+            let (mut after, mut ids, mut counted) = ("NULL".to_owned(), Vec::new(), 0);
+            loop {
+                let given = format!("'default', {way}, most => {most}, after => {after}");
+                let step = format!(
+                    "SELECT coalesce(string_agg(x.id::text, ' '), '') || '|'
+                            || coalesce(max(x.place) FILTER (WHERE x.id IS NULL), '')
+                       FROM lars.list({given}) AS x"
+                );
+                let step = client.text(&step).unwrap();
+                let (found, next) = step.split_once('|').unwrap();
+                ids.extend(found.split_whitespace().map(str::to_owned));
+                let count =
+                    format!("SELECT concat_ws('|', x.matched, x.next) FROM lars.count({given}) x");
+                let count = client.text(&count).unwrap();
+                let (matched, same) = count.split_once('|').unwrap_or((&count, ""));
+                assert_eq!(same, next, "{given}");
+                counted += matched.parse::<usize>().unwrap();
+                if next.is_empty() {
+                    break;
+                }
+                after = format!("'{next}'");
+            }
+            assert_eq!(ids.join(" "), all, "{way}, {most} in a step");
+            assert_eq!((ids.len(), counted), (25, 25), "{way}, {most} in a step");
+        }
+    }
+    let shown = client.text(
+        "SELECT concat_ws(' ', x.key, x.tag, x.handler, x.state, x.attempt, x.payload, x.reason)
+           FROM lars.list('default', states => '{parked}', most => 1) AS x WHERE x.id IS NOT NULL",
+    );
+    assert_eq!(shown.unwrap(), "k/1 red a parked 1 1 no such order");
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_place_that_the_same_conditions_do_not_lead_to_is_refused_by_sql() {
+    let server = server();
+    let database = server.database();
+    let (durable, client) = filled(&database, 1, 0);
+    let [by_time, by_key, by_tag] = WAYS;
+    for (given, after) in [
+        (by_time, "key:k/1"),
+        (by_time, "due:1:1"),
+        (by_time, "k/1"),
+        (by_time, ""),
+        (by_key, "due:1:1:infinity"),
+        (by_key, "parked:"),
+        (by_tag, "key:k/1"),
+        (by_tag, "parked:-1"),
+        ("states => '{due}'", "parked:1"),
+        ("states => '{parked}'", "due:1:1:infinity"),
+    ] {
+        for call in ["list", "count"] {
+            let sql = format!("SELECT lars.{call}('default', {given}, after => '{after}')");
+            let error = client.try_execute(&sql).unwrap_err();
+            let words = error.as_db_error().unwrap().message().to_owned();
+            let expected = "but it must be the next of a step with the same conditions";
+            assert_eq!(words, format!("after is '{after}', {expected}"), "{given}");
+        }
+    }
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_reads_no_more_timers_than_it_may_look_at_however_many_there_are() {
+    let server = server();
+    let database = server.database();
+    let (durable, client) = filled(&database, 20_000, 0);
+    let read = || {
+        client.number(
+            "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables
+              WHERE schemaname = 'lars' AND relname = 'timer'",
+        )
+    };
+    for way in WAYS {
+        // None is in this state, so that the step looks for as long as it may.
+        let given = format!("{way}, states => '{{retrying}}'");
+        for call in [
+            format!("count('default', {given})"),
+            format!("list('default', {given})"),
+            format!("cancel_all('default', {given})"),
+            format!("reset_all('default', '1 h', {given})"),
+        ] {
+            client.execute("BEGIN");
+            let before = read();
+            client.execute(&format!("SELECT lars.{call}"));
+            let read = read() - before;
+            client.execute("ROLLBACK");
+            assert!((5_000..=5_001).contains(&read), "{call} has read {read}");
+        }
+    }
+    durable.close().unwrap();
+}
+
+/// Of a handler that is not paused.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Other;
+
+impl Payload for Other {
+    const NAME: &'static str = "other";
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_handler_that_sql_pauses_starts_nothing_until_sql_resumes_it() {
+    let server = server();
+    let database = server.database();
+    // So that there is a group.
+    database.durable().start().unwrap().close().unwrap();
+    let client = database.client();
+    let answer = |sql: &str| client.text(&format!("SELECT lars.{sql}")).unwrap();
+    assert_eq!(answer("pause('default', 'tagged')"), "t");
+    assert_eq!(answer("pause('default', 'tagged')"), "f");
+    for call in ["pause", "resume"] {
+        let sql = format!("SELECT lars.{call}('defualt', 'tagged')");
+        let error = client.try_execute(&sql).unwrap_err();
+        assert!(error.as_db_error().unwrap().message().contains("'defualt'"));
+    }
+    let (sender, others) = channel();
+    let sender = Mutex::new(sender);
+    let other = move |_: &Fired<Other>| sender.lock().unwrap().send(()).unwrap();
+    let (durable, runs) = node(database.durable().lease(SHORT_LEASE).handle(other));
+    let timers = durable.timers();
+    schedule(&timers, Duration::ZERO, 1);
+    timers.schedule_once(Duration::from_millis(100), Other).submit().wait().unwrap();
+    others.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE fence IS NULL"), 1);
+    assert_eq!(answer("resume('default', 'tagged')"), "t");
+    assert_eq!(answer("resume('default', 'tagged')"), "f");
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
+    durable.close().unwrap();
+}
