@@ -893,3 +893,63 @@ fn what_is_asked_for_under_an_epoch_that_is_over_does_nothing() {
         assert_eq!(bench.ids(), [id + 2]);
     });
 }
+
+/// A timer that differs from the others of its batch in one thing.
+type Differs = fn(NewTimer) -> NewTimer;
+
+#[test]
+fn each_timer_of_a_batch_has_what_was_asked_for_it_whatever_the_others_have_in_common() {
+    let differ: [Differs; 9] = [
+        |timer| NewTimer { key: Some(format!("key/{}", timer.id).into()), ..timer },
+        |timer| NewTimer {
+            key: Some(format!("key/{}", timer.id).into()),
+            remember: Micros(SECOND),
+            ..timer
+        },
+        |timer| NewTimer { tag: Some("tag".into()), ..timer },
+        |timer| NewTimer { handler: "other".into(), ..timer },
+        |timer| NewTimer { payload_version: 7, ..timer },
+        |timer| NewTimer { payload: "[1]".into(), ..timer },
+        |timer| NewTimer { when: When::After(Micros(5 * SECOND)), ..timer },
+        |timer| NewTimer { offset: Micros(SECOND), ..timer },
+        |timer| NewTimer {
+            series: Some(Series::FixedDelay { delay: SECOND }.to_text().into()),
+            ..timer
+        },
+    ];
+    for_each_store(|bench| {
+        for differs in differ {
+            // The first, one in the middle, none and all.
+            for which in [vec![0], vec![1], vec![], vec![0, 1, 2]] {
+                let mut timers: Vec<NewTimer> = (0..3).map(|_| bench.timer(2 * SECOND)).collect();
+                for place in &which {
+                    timers[*place] = differs(timers[*place].clone());
+                }
+                bench.schedule(timers.clone());
+                bench.later(10 * SECOND);
+                let now = bench.now().0 - 10 * SECOND;
+                for new in timers {
+                    let (row, fence) = bench.start(new.id);
+                    let planned = new.when.by(Timestamp(now));
+                    let which = Which::Id(new.id);
+                    let Written::Listed(listed) = bench.write(Write::Get { which }) else {
+                        panic!()
+                    };
+                    assert_eq!((row.planned, row.deadline), (planned, planned + new.offset));
+                    assert_eq!(row.handler, new.handler);
+                    assert_eq!(row.payload_version, new.payload_version);
+                    assert_eq!(row.payload, *new.payload);
+                    assert_eq!(row.key.as_deref(), new.key.as_deref());
+                    assert_eq!(row.series.as_deref(), new.series.as_deref());
+                    assert_eq!(listed[0].tag.as_deref(), new.tag.as_deref());
+                    bench.finish(new.id, fence, Then::Done);
+                    let remembered = new.remember > Micros::ZERO;
+                    if let Some(key) = new.key.as_deref() {
+                        let again = bench.keyed(SECOND, key);
+                        assert_eq!(bench.schedule(vec![again])[0].id == 0, remembered);
+                    }
+                }
+            }
+        }
+    });
+}

@@ -346,15 +346,24 @@ impl Transaction<'_> {
 }
 
 /// The arrays are taken apart in the select list, side by side. In `FROM` each of them would be
-/// written into a table of its own first: batches of 1,000 took a seventh longer.
+/// written into a table of its own first: batches of 1,000 took a seventh longer. An array that
+/// ends before the others gives NULL for the rest, so one with the same for all timers is sent
+/// empty ([`Columns`]).
 const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
                              handler, payload_version, payload, repeat, remember, tag)
-     SELECT unnest($2::bigint[]), $1, unnest($3::smallint[]), unnest($4::timestamptz[]),
-            unnest($5::timestamptz[]), unnest($6::timestamptz[]), unnest($7::text[]),
-            unnest($8::text[]), unnest($9::int[]), unnest($10::text[]), unnest($11::text[]),
-            unnest($12::bigint[]), unnest($13::text[])";
+     SELECT id, $1, bucket, due, coalesce(deadline, due), coalesce(planned, due), key,
+            coalesce(handler, $14), coalesce(version, $15), payload, repeat, coalesce(remember, 0),
+            tag
+       FROM (SELECT unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::timestamptz[]),
+                    unnest($5::timestamptz[]), unnest($6::timestamptz[]), unnest($7::text[]),
+                    unnest($8::text[]), unnest($9::int[]), unnest($10::text[]),
+                    unnest($11::text[]), unnest($12::bigint[]), unnest($13::text[]))
+            AS new (id, bucket, due, deadline, planned, key, handler, version, payload, repeat,
+                    remember, tag)";
 
-/// New timers, as columns.
+/// New timers, as columns. What none of them has is left empty, and what can be told from other
+/// parameters: deadlines and planned times that are all the times at which they are due, and a
+/// handler or a version that they all have.
 #[derive(Default)]
 struct Columns<'a> {
     ids: Vec<TimerId>,
@@ -369,6 +378,9 @@ struct Columns<'a> {
     series: Vec<Option<&'a str>>,
     remembers: Vec<i64>,
     tags: Vec<Option<&'a str>>,
+    /// For those of which `handlers` and `versions` say nothing.
+    handler: String,
+    version: i32,
 }
 
 impl<'a> Columns<'a> {
@@ -388,13 +400,35 @@ impl<'a> Columns<'a> {
             columns.remembers.push(new.remember.0);
             columns.tags.push(new.tag.as_deref());
         }
+        columns.handler = columns.handlers.first().cloned().unwrap_or_default();
+        columns.version = columns.versions.first().copied().unwrap_or_default();
+        columns.leave_out();
         columns
+    }
+
+    fn leave_out(&mut self) {
+        fn unless_all<T: PartialEq>(values: &mut Vec<T>, usual: &T) {
+            if values.iter().all(|value| value == usual) {
+                values.clear();
+            }
+        }
+        for times in [&mut self.deadlines, &mut self.planned] {
+            if *times == self.dues {
+                times.clear();
+            }
+        }
+        unless_all(&mut self.keys, &None);
+        unless_all(&mut self.handlers, &self.handler);
+        unless_all(&mut self.versions, &self.version);
+        unless_all(&mut self.series, &None);
+        unless_all(&mut self.remembers, &0);
+        unless_all(&mut self.tags, &None);
     }
 }
 
 impl Transaction<'_> {
     async fn insert(&self, new: &Columns<'_>) -> Result<()> {
-        let parameters: [&(dyn ToSql + Sync); 13] = [
+        let parameters: [&(dyn ToSql + Sync); 15] = [
             &self.group,
             &new.ids,
             &new.buckets,
@@ -408,6 +442,8 @@ impl Transaction<'_> {
             &new.series,
             &new.remembers,
             &new.tags,
+            &new.handler,
+            &new.version,
         ];
         self.query(INSERT, &parameters).await?;
         Ok(())
