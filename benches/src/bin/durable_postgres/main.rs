@@ -73,7 +73,8 @@ fn main() -> Result<(), AnyError> {
             "resets" => rates::resets(&server, &mut session.report, 100_000 / scale)?,
             "lateness" => {
                 let (pending, seconds) = (options.pending / scale, if quick { 1 } else { 10 });
-                times::lateness(&server, &mut session.report, pending, seconds)?;
+                let rounds = options.all.rounds();
+                times::lateness(&server, &mut session.report, pending, seconds, rounds)?;
             }
             "peers" => times::peers(&server, &mut session, 100_000 / scale, quick)?,
             "idle" => {
