@@ -8,6 +8,7 @@ mod exhaustive;
 mod fork;
 mod history;
 mod kill;
+mod lanes;
 mod node;
 #[cfg(feature = "postgres")]
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
