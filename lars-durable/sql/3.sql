@@ -207,7 +207,8 @@ END $$;
 -- identity or by its key.
 
 -- The timer that has this key, which is from now on the caller's until his transaction ends.
-CREATE FUNCTION lars.hold(grp text, key text) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION lars.hold(grp text, key text) RETURNS bigint LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.id FROM lars.timer t WHERE t.grp = $1 AND t.key = $2 FOR UPDATE
 $$;
 
@@ -378,6 +379,18 @@ DECLARE
     meant text[] := coalesce(query_of.states, query_of.fits);
     word  text;
 BEGIN
+    IF octet_length(query_of.key_prefix) > 512 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'key_prefix has %s bytes, but at most 512 are allowed', octet_length(query_of.key_prefix));
+    END IF;
+    IF query_of.tag = '' OR octet_length(query_of.tag) > 128 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the tag has %s bytes, but from 1 to 128 are allowed', octet_length(query_of.tag));
+    END IF;
+    IF array_ndims(query_of.states) > 1 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'states is %L, but it must have one dimension', query_of.states);
+    END IF;
     FOREACH word IN ARRAY coalesce(query_of.states, '{}') LOOP
         IF word = ANY (known) IS NOT TRUE THEN
             RAISE invalid_parameter_value USING MESSAGE = format(
@@ -437,19 +450,21 @@ CREATE FUNCTION lars.places(grp text, query lars.query, after text)
 #variable_conflict use_column
 DECLARE
     by_key      boolean     := (places.query).tag IS NULL AND (places.query).key_prefix IS NOT NULL;
-    after_due   text[]      := regexp_match(places.after, '^due:(\d+):(\d+):(.+)$');
-    after_key   text        := substr(places.after, 5);
-    first_parked bigint     := (regexp_match(places.after, '^parked:(\d+)$'))[1];
-    first_place smallint    := coalesce(after_due[1]::smallint, 0);
-    first_id    bigint      := coalesce(after_due[2]::bigint, 0);
+    -- Each as it is written below. How a backslash is read depends on the session, so there is none.
+    after_due   text[] := regexp_match(places.after,
+        '^due:([0-9]{1,4}):([0-9]{1,18}):(-?infinity|[0-9]{4,6}-[0-9:. -]{14,22}[+]00( BC)?)$');
+    after_key   text := substr(places.after, 5);
+    after_parked bigint := (regexp_match(places.after, '^parked:([0-9]{1,18})$'))[1];
+    first_place smallint := coalesce(after_due[1]::smallint, 0);
+    first_id    bigint := coalesce(after_due[2]::bigint, 0);
     first_due   timestamptz := coalesce(after_due[3]::timestamptz, '-infinity');
     -- It is looked at when it is due, or earlier.
     last_due    timestamptz := coalesce((places.query).due_before, 'infinity');
-    room        int         := 5001;
+    room        int := 5001;
     number      int;
     owned       smallint;
 BEGIN
-    IF places.after IS NULL OR first_parked IS NOT NULL AND (places.query).parked
+    IF places.after IS NULL OR after_parked IS NOT NULL AND (places.query).parked
        OR (places.query).timers AND (CASE WHEN by_key THEN starts_with(places.after, 'key:')
                                      ELSE after_due IS NOT NULL END) THEN
         NULL;
@@ -457,7 +472,7 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = format(
             'after is %L, but it must be the next of a step with the same conditions', places.after);
     END IF;
-    IF first_parked IS NOT NULL OR NOT (places.query).timers THEN
+    IF after_parked IS NOT NULL OR NOT (places.query).timers THEN
         NULL;
     ELSIF (places.query).tag IS NOT NULL THEN
         RETURN QUERY
@@ -509,7 +524,7 @@ BEGIN
                lars.is_meant(places.query, p.key, p.tag, p.handler, false, p.deadline, p.attempt,
                              p.last_error, p.reason)
           FROM lars.parked p
-         WHERE p.grp = places.grp COLLATE "POSIX" AND p.id > coalesce(first_parked, 0)
+         WHERE p.grp = places.grp COLLATE "POSIX" AND p.id > coalesce(after_parked, 0)
          ORDER BY p.id LIMIT room;
     END IF;
 END $$;
@@ -523,7 +538,7 @@ DECLARE
     looked_at   int := 0;
     matched     int := 0;
     last_place  text;
-    before_last text;
+    last_meant  boolean;
     next_place  text;
     one         record;
 BEGIN
@@ -535,21 +550,39 @@ BEGIN
                 next_place := last_place;
                 EXIT;
             END IF;
-            before_last := last_place;
             last_place := one.place;
+            last_meant := false;
         END IF;
         looked_at := looked_at + 1;
         matched := matched + one.meant::int;
+        last_meant := last_meant OR one.meant;
         place := one.place; id := one.id; parked := one.parked; meant := one.meant;
         RETURN NEXT;
     END LOOP;
-    -- There may be more at the last place.
+    -- So many had the last key that this group's own timer may come behind those of the others.
     IF looked_at > 5000 THEN
-        next_place := before_last;
+        next_place := last_place;
+        IF NOT last_meant THEN
+            RETURN QUERY
+            SELECT last_place, t.id, false, true FROM lars.timer t
+             WHERE t.grp = walk.grp AND t.key = substr(last_place, 5)
+               AND lars.is_meant(walk.query, t.key, t.tag, t.handler, t.fence IS NOT NULL, t.deadline,
+                                 t.attempt, t.last_error, NULL);
+        END IF;
     END IF;
     IF next_place IS NOT NULL THEN
         place := next_place; id := NULL; parked := NULL; meant := NULL;
         RETURN NEXT;
+    END IF;
+END $$;
+
+-- Refuses a query without conditions: a value that is NULL by mistake must not mean all timers.
+CREATE FUNCTION lars.check_query(query lars.query) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF coalesce((query).key_prefix, (query).tag, (query).handler, (query).states::text,
+                (query).due_from::text, (query).due_before::text, (query).failed_with) IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'at least 1 condition is needed that is not NULL';
     END IF;
 END $$;
 
@@ -582,11 +615,7 @@ DECLARE
     one record;
     did text;
 BEGIN
-    -- A value that is NULL by mistake must not mean all timers of the group.
-    IF coalesce((query).key_prefix, (query).tag, (query).handler, (query).states::text,
-                (query).due_from::text, (query).due_before::text, (query).failed_with) IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'at least 1 condition is needed that is not NULL';
-    END IF;
+    PERFORM lars.check_query(change_all.query);
     looked_at := 0; changed := 0; running := 0; passed_over := 0;
     FOR one IN SELECT w.* FROM lars.walk(change_all.grp, change_all.query, change_all.after,
                                          change_all.most) AS w
@@ -609,7 +638,7 @@ END $$;
 -- ('waiting', 'due', 'running', 'retrying', 'paused', 'parked'); it may run at `due_from` or later,
 -- and before `due_before`; its last failure contains this text. A step looks at some 5,000 timers at
 -- most, from behind the place `after` on, and finds `most` at most. `next` is the `after` of the next
--- step, and NULL after the last one.
+-- step, and NULL after the last one. Timers of other groups with such keys are looked at, too.
 --
 -- Timers with a tag are looked at in the order in which they are due, and then not those after
 -- `due_before`; else those with a beginning of the key in the order of their keys; else all, in the
@@ -709,7 +738,9 @@ CREATE FUNCTION lars.settle_parked(
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     one record;
+    still boolean;
 BEGIN
+    PERFORM lars.check_query(settle_parked.query);
     looked_at := 0; changed := 0; passed_over := 0;
     FOR one IN SELECT w.* FROM lars.walk(settle_parked.grp, settle_parked.query,
                                          settle_parked.after, settle_parked.most) AS w
@@ -720,10 +751,14 @@ BEGIN
         END IF;
         looked_at := looked_at + 1;
         CONTINUE WHEN NOT one.meant;
-        PERFORM FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;
+        SELECT lars.is_meant(settle_parked.query, p.key, p.tag, p.handler, false, p.deadline,
+                             p.attempt, p.last_error, p.reason)
+          INTO still FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             passed_over := passed_over
                 + (SELECT count(*) FROM lars.parked p WHERE p.id = one.id)::int;
+        ELSIF NOT still THEN
+            CONTINUE;
         ELSIF settle_parked.discard THEN
             DELETE FROM lars.parked p WHERE p.id = one.id;
             changed := changed + 1;
@@ -735,8 +770,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Lets the parked timers that meet the conditions run again. What another transaction holds, or has
--- a key that is taken, is passed over.
+-- Lets the parked timers that meet the conditions run again, of which at least one must be given.
+-- What another transaction holds, or has a key that is taken, is passed over. For a transaction that
+-- has made a timer with the key, and is open, the step waits.
 CREATE FUNCTION lars.retry_all(
     grp text, key_prefix text DEFAULT NULL, tag text DEFAULT NULL, handler text DEFAULT NULL,
     after text DEFAULT NULL, most int DEFAULT 1000, due_from timestamptz DEFAULT NULL,
@@ -764,6 +800,9 @@ CREATE FUNCTION lars.pause(grp text, handler text) RETURNS boolean LANGUAGE plpg
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM lars.check_group(pause.grp);
+    IF pause.handler IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'handler must not be NULL';
+    END IF;
     INSERT INTO lars.paused VALUES (pause.grp, pause.handler) ON CONFLICT DO NOTHING;
     RETURN FOUND;
 END $$;
@@ -773,6 +812,9 @@ CREATE FUNCTION lars.resume(grp text, handler text) RETURNS boolean LANGUAGE plp
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM lars.check_group(resume.grp);
+    IF resume.handler IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'handler must not be NULL';
+    END IF;
     DELETE FROM lars.paused p WHERE p.grp = resume.grp AND p.handler = resume.handler;
     RETURN FOUND;
 END $$;

@@ -199,7 +199,12 @@ fn sql_cancels_what_has_keys_with_one_beginning_a_step_at_a_time() {
     assert_eq!(step("cancel_all('default', 'a/', handler => 'tagged')"), "(21,1,0,0,)");
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'other'"), 21);
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE grp = 'default'"), 1);
-    for call in ["cancel_all('default', NULL)", "reset_all('default', '1 h', most => 10)"] {
+    for call in [
+        "cancel_all('default', NULL)",
+        "reset_all('default', '1 h', most => 10)",
+        "retry_all('default')",
+        "discard_all('default', failed_with => NULL)",
+    ] {
         let error = client.try_execute(&format!("SELECT lars.{call}")).unwrap_err();
         let words = error.as_db_error().unwrap().message().to_owned();
         assert_eq!(words, "at least 1 condition is needed that is not NULL");
@@ -245,7 +250,11 @@ fn sql_retries_and_discards_what_is_parked_a_step_at_a_time() {
     assert_eq!(step("retry_all('default', tag => 'none')"), "20 0 0 t");
     assert_eq!(step("retry_all('default', tag => 'low')"), "20 10 0 t");
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE tag = 'low'"), 10);
-    assert_eq!(step("retry_all('default')"), "10 9 1 t", "another timer has one of the keys");
+    assert_eq!(
+        step("retry_all('default', failed_with => '')"),
+        "10 9 1 t",
+        "another timer has one of the keys"
+    );
     assert_eq!(parked(), 1);
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 20);
     durable.close().unwrap();
@@ -346,6 +355,10 @@ fn a_tag_that_cannot_be_is_refused_by_sql_with_the_limit() {
     assert!(refused("cancel_all('defualt', tag => 'red')").contains("'defualt'"));
     let most = refused("cancel_all('default', tag => 'red', most => 1001)");
     assert!(most.contains("from 1 to 1000"));
+    let allowed = "bytes, but from 1 to 128 are allowed";
+    assert_eq!(refused("count('default', tag => '')"), format!("the tag has 0 {allowed}"));
+    let long = refused("list('default', key_prefix => repeat('k', 513))");
+    assert_eq!(long, "key_prefix has 513 bytes, but at most 512 are allowed");
     let longest = durable.timers().schedule_once(HOUR, Tagged(1)).tag("t".repeat(129));
     let error = TransactionError::Refused(Refused::Tag { given: 129, max: 128 });
     assert_eq!(longest.submission().unwrap_err(), error);

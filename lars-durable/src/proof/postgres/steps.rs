@@ -38,34 +38,15 @@ fn a_list_and_a_count_in_steps_show_each_timer_once_and_then_each_that_is_parked
     let server = server();
     let database = server.database();
     let (durable, client) = filled(&database, 20, 5);
-    // However the session shows times.
+    // However the session shows times, and reads texts.
     client.execute("SET TIME ZONE 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'");
+    client.execute("SET standard_conforming_strings = off");
     for way in WAYS {
         let all = format!("SELECT string_agg(x.id::text, ' ') FROM lars.list('default', {way}) x");
         let all = client.text(&all).unwrap();
         for most in [1, 3, 7, 25, 26] {
-            let (mut after, mut ids, mut counted) = ("NULL".to_owned(), Vec::new(), 0);
-            loop {
-                let given = format!("'default', {way}, most => {most}, after => {after}");
-                let step = format!(
-                    "SELECT coalesce(string_agg(x.id::text, ' '), '') || '|'
-                            || coalesce(max(x.place) FILTER (WHERE x.id IS NULL), '')
-                       FROM lars.list({given}) AS x"
-                );
-                let step = client.text(&step).unwrap();
-                let (found, next) = step.split_once('|').unwrap();
-                ids.extend(found.split_whitespace().map(str::to_owned));
-                let count =
-                    format!("SELECT concat_ws('|', x.matched, x.next) FROM lars.count({given}) x");
-                let count = client.text(&count).unwrap();
-                let (matched, same) = count.split_once('|').unwrap_or((&count, ""));
-                assert_eq!(same, next, "{given}");
-                counted += matched.parse::<usize>().unwrap();
-                if next.is_empty() {
-                    break;
-                }
-                after = format!("'{next}'");
-            }
+            let (ids, counted) = all_steps(&client, &format!("'default', {way}, most => {most}"));
+            let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
             assert_eq!(ids.join(" "), all, "{way}, {most} in a step");
             assert_eq!((ids.len(), counted), (25, 25), "{way}, {most} in a step");
         }
@@ -75,6 +56,66 @@ fn a_list_and_a_count_in_steps_show_each_timer_once_and_then_each_that_is_parked
            FROM lars.list('default', states => '{parked}', most => 1) AS x WHERE x.id IS NOT NULL",
     );
     assert_eq!(shown.unwrap(), "k/1 red a parked 1 1 no such order");
+    durable.close().unwrap();
+}
+
+/// What all steps of a list show, and of a count.
+fn all_steps(client: &Connected, given: &str) -> (Vec<i64>, i64) {
+    let (mut after, mut ids, mut counted) = ("NULL".to_owned(), Vec::new(), 0);
+    loop {
+        let given = format!("{given}, after => {after}");
+        let step = format!(
+            "SELECT coalesce(string_agg(x.id::text, ' '), '') || '|'
+                    || coalesce(max(x.place) FILTER (WHERE x.id IS NULL), '')
+               FROM lars.list({given}) AS x"
+        );
+        let step = client.text(&step).unwrap();
+        let (found, next) = step.split_once('|').unwrap();
+        ids.extend(found.split_whitespace().map(|id| id.parse::<i64>().unwrap()));
+        let count =
+            format!("SELECT concat_ws('|', x.matched, x.next) FROM lars.count({given}) AS x");
+        let count = client.text(&count).unwrap();
+        let (matched, same) = count.split_once('|').unwrap_or((&count, ""));
+        assert_eq!(same, next, "{given}");
+        counted += matched.parse::<i64>().unwrap();
+        if next.is_empty() {
+            return (ids, counted);
+        }
+        after = format!("'{next}'");
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn keys_that_other_groups_have_too_are_walked_through_to_the_end_and_each_once() {
+    let server = server();
+    let database = server.database();
+    let durable = database.durable().group("own").start().unwrap();
+    let client = database.client();
+    let insert = |from: &str| {
+        client.execute(&format!(
+            "TRUNCATE lars.timer;
+             INSERT INTO lars.timer (id, grp, key, handler, bucket, due_at, deadline, planned_at,
+                                     payload_version, payload)
+             SELECT *, 0, now(), now(), now(), 1, '1' FROM ({from}) AS them"
+        ));
+    };
+    // The own timer is behind all others with its key.
+    insert(
+        "SELECT n, 'g' || n, 'nightly', 'a' FROM generate_series(1, 6000) AS n
+         UNION ALL VALUES (9001, 'own', 'nightly', 'a'), (9002, 'own', 'nightly/2', 'a')",
+    );
+    assert_eq!(all_steps(&client, "'own', 'night'"), (vec![9001, 9002], 2));
+    // The step ends between two that have one key.
+    insert(
+        "SELECT 0, 'own', 'k/0', 'b'
+          UNION ALL
+         SELECT 2 * n + (grp = 'own')::int, grp, 'k/' || lpad(n::text, 6, '0'),
+                CASE WHEN n BETWEEN 2490 AND 2510 THEN 'a' ELSE 'b' END
+           FROM generate_series(1, 6000) AS n, (VALUES ('own'), ('other')) AS them (grp)",
+    );
+    let few: Vec<i64> = (2490..=2510).map(|n| 2 * n + 1).collect();
+    assert_eq!(all_steps(&client, "'own', 'k/', handler => 'a'"), (few, 21));
     durable.close().unwrap();
 }
 
@@ -88,12 +129,16 @@ fn a_place_that_the_same_conditions_do_not_lead_to_is_refused_by_sql() {
     for (given, after) in [
         (by_time, "key:k/1"),
         (by_time, "due:1:1"),
+        (by_time, "due:1:1:now"),
+        (by_time, "due:99999:1:infinity"),
+        (by_time, "due:1:99999999999999999999:infinity"),
         (by_time, "k/1"),
         (by_time, ""),
         (by_key, "due:1:1:infinity"),
         (by_key, "parked:"),
         (by_tag, "key:k/1"),
         (by_tag, "parked:-1"),
+        (by_tag, "parked:99999999999999999999"),
         ("states => '{due}'", "parked:1"),
         ("states => '{parked}'", "due:1:1:infinity"),
     ] {
