@@ -4,7 +4,7 @@
 //! Refreshing is a supervised task. It runs every ten seconds and has three seconds for each run. A
 //! run that takes longer doubles the interval, up to a minute, so that the clients do not finish
 //! off a server in trouble. The runs are futures, polled by the thread that wakes them; nothing
-//! waits for them. In virtual time the day is over at once, and every run is compared with what
+//! waits for them. In virtual time all is over at once, and every run is compared with what
 //! should have happened.
 #![allow(clippy::disallowed_methods)]
 

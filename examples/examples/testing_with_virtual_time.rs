@@ -1,5 +1,5 @@
-//! How to test an actor with timers: a day of a circuit breaker, in microseconds and without
-//! sleeping.
+//! How to test an actor with timers: nine hours of a circuit breaker, in microseconds and
+//! without sleeping.
 //!
 //! ```text
 //! cargo run --release -p examples --example testing_with_virtual_time

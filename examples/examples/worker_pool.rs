@@ -201,7 +201,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let metrics = system.metrics();
     let report = system.close()?;
     println!(
-        "{done} jobs done; {} panics, {} restarts, {buried} workers given up.\nClosed: {report}",
+        "{done} jobs done; {} panics, {} restarts, workers given up: {buried}.\nClosed: {report}",
         metrics.panicked, metrics.restarts
     );
     verify(&[

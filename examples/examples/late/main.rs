@@ -64,6 +64,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             matrix.push((fault, counts));
         }
     }
+    #[cfg(not(feature = "durable"))]
+    println!("durable timers: left out; `--features durable` before `--example` adds them\n");
     print_matrix(&matrix);
     let wrong: Vec<_> = matrix.iter().filter(|(fault, counts)| !counts.suffice(fault)).collect();
     if options.runs < JUDGED || wrong.is_empty() {
@@ -94,7 +96,7 @@ impl Counts {
 /// Injects one fault so often, and prints what was said; `None` if it cannot be had here.
 fn inject(fault: &Fault, runs: usize) -> Result<Option<Counts>, Box<dyn Error>> {
     let mut counts = Counts::default();
-    let mut last = Lateness::default();
+    let mut last = None;
     for _ in 0..runs {
         let Some(Run { table, delayed }) = (fault.inject)()? else {
             println!("{}: cannot be had here\n", fault.name);
@@ -113,11 +115,15 @@ fn inject(fault: &Fault, runs: usize) -> Result<Option<Counts>, Box<dyn Error>> 
         counts.late += 1;
         counts.right += usize::from(fault.causes.contains(&most));
         *counts.said.entry(most).or_default() += 1;
-        last = table;
+        last = Some(table);
     }
     println!("{}: {}", fault.name, fault.about);
-    for line in last.to_string().lines() {
-        println!("    {line}");
+    match last {
+        Some(last) => last.to_string().lines().for_each(|line| println!("    {line}")),
+        None if counts.disturbed == runs => {
+            println!("    not judged: other programs had the processors in all {runs} runs");
+        }
+        None => println!("    nothing began late"),
     }
     println!();
     Ok(Some(counts))
@@ -134,7 +140,12 @@ fn largest(table: &Lateness) -> Option<Cause> {
 
 /// A line for each fault: how often its reason was found, and what was said.
 fn print_matrix(matrix: &[(Fault, Counts)]) {
-    println!("{:<22} {:>9} {:>9}  the largest cause", "fault", "right", "disturbed");
+    println!(
+        "Right: the cause was named, of the runs that had something late. Disturbed: other\n\
+         programs had the processors, so the run was not judged.\n\n\
+         {:<22} {:>9} {:>9}  the largest cause",
+        "fault", "right", "disturbed"
+    );
     for (fault, counts) in matrix {
         let Counts { said, right, late, disturbed } = counts;
         let said: Vec<_> = said.iter().map(|(cause, times)| format!("{cause:?} {times}")).collect();

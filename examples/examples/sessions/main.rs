@@ -1,9 +1,9 @@
 //! A server of sessions, and its clients.
 //!
 //! The server speaks TCP on the loopback device, with one thread for all input and output. Every
-//! connection is a session, an actor with two timers: an idle timeout, which each request cancels
-//! and arms again, and a heartbeat at a fixed rate, which writes a line to the client. All timers
-//! are on the one scheduler of the actor system.
+//! connection is a session, an actor with two timers: an idle timeout, which each request moves,
+//! and a heartbeat at a fixed rate, which writes a line to the client. All timers are on the one
+//! scheduler of the actor system.
 //!
 //! The clients are on a thread of their own. Most of them send requests, get answers and hang up in
 //! the end; some fall silent in the middle. Those, and no others, must be timed out. Both sides
@@ -58,8 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .scheduler(|scheduler| scheduler.on_slow(on_slow))
         .build()?;
     let server = Server::start(system.system(), options, &counts)?;
-    println!("{options}\nThe server listens on {}.", server.address());
     let views = options.view.open(Probe::of_system(&system).named("sessions").slow_log(&slow))?;
+    println!("{options}\nThe server listens on {}.", server.address());
     progress::start(&system, &counts, views.terminal())?;
 
     let clients = {

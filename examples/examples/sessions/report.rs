@@ -112,7 +112,7 @@ impl Run<'_> {
             three(times.value_at_quantile(0.5), times.value_at_quantile(0.99), times.max())
         });
         row("heartbeats", grouped(heartbeats.get()));
-        row("idle timers armed", grouped(armed.get()));
+        row("idle timeouts set", grouped(armed.get()));
         let gap = self.observed.clients.iter().map(|it| it.longest_gap).max();
         row("longest gap", {
             let gap = gap.unwrap_or_default();
@@ -155,7 +155,7 @@ impl Run<'_> {
         );
         account.none("timers pending", timers.pending);
         account.sum(
-            "idle timers armed",
+            "idle timeouts set",
             counts.armed.get(),
             &[("sessions opened", counts.opened.get()), ("requests", counts.requests.get())],
         );
