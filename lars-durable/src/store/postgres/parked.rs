@@ -70,12 +70,12 @@ impl Transaction<'_> {
 }
 
 /// The last one that is kept, if so many are.
-const LAST_KEPT: &str = "SELECT parked_at, id FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\"
+const LAST_KEPT: &str = "SELECT parked_at, id FROM lars.parked WHERE grp = $1 COLLATE \"C\"
       ORDER BY parked_at DESC, id DESC LIMIT 1 OFFSET $2";
 
 /// Whoever lets one run again, or discards it, holds it.
 const BEFORE: &str = "SELECT id FROM lars.parked
-      WHERE grp = $1 COLLATE \"POSIX\" AND (parked_at, id) < ($2, $3)
+      WHERE grp = $1 COLLATE \"C\" AND (parked_at, id) < ($2, $3)
       ORDER BY parked_at, id LIMIT $4 FOR UPDATE SKIP LOCKED";
 
 impl Transaction<'_> {
