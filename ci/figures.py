@@ -302,9 +302,13 @@ def in_short(found, readme):
 
 
 def machine(page):
-    """On which machine, and at which commit, the page's tables were measured."""
+    """On which machine, and at which commit, most of the page's tables were measured."""
     rows = dict(re.findall(r"^\| (processor|commit) \| (.*) \|$", page, re.MULTILINE))
-    return f"Measured on one machine, {rows['processor']}, at commit {rows['commit']}.\n"
+    return (
+        f"Most were measured on an {rows['processor']},\n"
+        f"at commit {rows['commit']}; a row is always of one run\n"
+        "([where](docs/benchmarks.md#where)).\n"
+    )
 
 
 def main():

@@ -64,6 +64,16 @@ CREATE FUNCTION lars.tell_owner(grp text, bucket smallint, id bigint, due timest
                                  WHERE n.grp = $1)
 $$;
 
+-- Refuses a tag that no timer can have.
+CREATE FUNCTION lars.check_tag(tag text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF check_tag.tag = '' OR octet_length(check_tag.tag) > 128 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the tag has %s bytes, but from 1 to 128 are allowed', octet_length(check_tag.tag));
+    END IF;
+END $$;
+
 DROP FUNCTION lars.schedule(text, text, anycompatible, interval, text, int, interval, text, interval,
                             interval, text, boolean, timestamptz, bigint);
 
@@ -118,10 +128,7 @@ BEGIN
         RAISE program_limit_exceeded USING MESSAGE = format(
             'the key has %s bytes, but from 1 to 512 are allowed', octet_length(schedule.key));
     END IF;
-    IF schedule.tag = '' OR octet_length(schedule.tag) > 128 THEN
-        RAISE program_limit_exceeded USING MESSAGE = format(
-            'the tag has %s bytes, but from 1 to 128 are allowed', octet_length(schedule.tag));
-    END IF;
+    PERFORM lars.check_tag(schedule.tag);
     IF schedule.payload_version NOT BETWEEN 0 AND 65535 THEN
         RAISE program_limit_exceeded USING MESSAGE = format(
             'the payload version is %s, but it must be from 0 to 65535', schedule.payload_version);
@@ -384,10 +391,7 @@ BEGIN
         RAISE program_limit_exceeded USING MESSAGE = format(
             'key_prefix has %s bytes, but at most 512 are allowed', octet_length(query_of.key_prefix));
     END IF;
-    IF query_of.tag = '' OR octet_length(query_of.tag) > 128 THEN
-        RAISE program_limit_exceeded USING MESSAGE = format(
-            'the tag has %s bytes, but from 1 to 128 are allowed', octet_length(query_of.tag));
-    END IF;
+    PERFORM lars.check_tag(query_of.tag);
     IF array_ndims(query_of.states) > 1 THEN
         RAISE invalid_parameter_value USING MESSAGE = format(
             'states is %L, but it must have one dimension', query_of.states);
@@ -450,7 +454,7 @@ CREATE FUNCTION lars.places(grp text, query lars.query, after text)
     SET enable_sort = off SET jit = off SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
 #variable_conflict use_column
 DECLARE
-    by_key      boolean     := (places.query).tag IS NULL AND (places.query).key_prefix IS NOT NULL;
+    by_key      boolean := (places.query).tag IS NULL AND (places.query).key_prefix IS NOT NULL;
     -- Each as it is written below. How a backslash is read depends on the session, so there is none.
     after_due   text[] := regexp_match(places.after,
         '^due:([0-9]{1,4}):([0-9]{1,18}):(-?infinity|[0-9]{4,6}-[0-9:. -]{14,22}[+]00( BC)?)$');
@@ -465,16 +469,14 @@ DECLARE
     number      int;
     owned       smallint;
 BEGIN
-    IF places.after IS NULL OR after_parked IS NOT NULL AND (places.query).parked
-       OR (places.query).timers AND (CASE WHEN by_key THEN starts_with(places.after, 'key:')
-                                     ELSE after_due IS NOT NULL END) THEN
-        NULL;
-    ELSE
+    IF NOT (places.after IS NULL OR after_parked IS NOT NULL AND (places.query).parked
+            OR (places.query).timers AND (CASE WHEN by_key THEN starts_with(places.after, 'key:')
+                                          ELSE after_due IS NOT NULL END)) THEN
         RAISE invalid_parameter_value USING MESSAGE = format(
             'after is %L, but it must be the next of a step with the same conditions', places.after);
     END IF;
     IF after_parked IS NOT NULL OR NOT (places.query).timers THEN
-        NULL;
+        -- Only what is parked.
     ELSIF (places.query).tag IS NOT NULL THEN
         RETURN QUERY
         SELECT concat_ws(':', 'due', t.bucket, t.id, t.due_at), t.id, false,

@@ -141,8 +141,8 @@ fn largest(table: &Lateness) -> Option<Cause> {
 /// A line for each fault: how often its reason was found, and what was said.
 fn print_matrix(matrix: &[(Fault, Counts)]) {
     println!(
-        "Right: the cause was named, of the runs that had something late. Disturbed: other\n\
-         programs had the processors, so the run was not judged.\n\n\
+        "right: in so many of the runs with something late the injected cause was the largest\n\
+         disturbed: so many runs were not judged, because other programs had the processors\n\n\
          {:<22} {:>9} {:>9}  the largest cause",
         "fault", "right", "disturbed"
     );

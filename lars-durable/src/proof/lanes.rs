@@ -12,7 +12,7 @@ use crate::store::{Backend, Committed, Looker, MemoryStore, Request, Store, Stor
 use crate::sync::{Arc, Mutex};
 use crate::time::system_clock;
 
-/// A thing that does not come in this time does not come: only then does it matter.
+/// Only a test that fails waits for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says how many calls it is asked for, and carries them out when it may.

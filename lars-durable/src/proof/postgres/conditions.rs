@@ -358,6 +358,36 @@ fn a_timer_that_meets_the_conditions_no_longer_when_its_turn_comes_stays() {
 
 #[test]
 #[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn what_is_parked_for_another_reason_when_its_turn_comes_stays() {
+    let server = server();
+    let database = server.database();
+    let durable = database.durable().start().unwrap();
+    let client = database.client();
+    client.execute(
+        "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, handler, payload_version,
+                                  payload, remember, attempt, deaths, run, reason, parked_at)
+         SELECT n, 'default', 0, now(), now(), 'a', 1, '1', 0, 1, 0, 0, 'refused', now()
+           FROM generate_series(1, 3) AS n;
+         CREATE FUNCTION park_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE lars.parked SET reason = 'no such order' WHERE id = 2;
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER park_again AFTER DELETE ON lars.parked FOR EACH ROW
+             EXECUTE FUNCTION park_again()",
+    );
+    for call in ["discard_all", "retry_all"] {
+        client.execute("BEGIN");
+        let sql =
+            format!("SELECT x::text FROM lars.{call}('default', failed_with => 'refused') AS x");
+        assert_eq!(client.text(&sql).unwrap(), "(3,2,0,)", "{call}");
+        assert_eq!(client.number("SELECT id FROM lars.parked"), 2, "{call}");
+        client.execute("ROLLBACK");
+    }
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn conditions_that_no_timer_can_meet_are_refused_by_sql_by_name() {
     let server = server();
     let database = server.database();

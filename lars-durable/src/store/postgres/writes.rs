@@ -361,9 +361,8 @@ const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline,
             AS new (id, bucket, due, deadline, planned, key, handler, version, payload, repeat,
                     remember, tag)";
 
-/// New timers, as columns. What none of them has is left empty, and what can be told from other
-/// parameters: deadlines and planned times that are all the times at which they are due, and a
-/// handler or a version that they all have.
+/// New timers, as columns. A column is left empty if no timer has a value there, if all are due at
+/// their deadlines or planned times, and if they all have one handler or version.
 #[derive(Default)]
 struct Columns<'a> {
     ids: Vec<TimerId>,
