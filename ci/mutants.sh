@@ -36,7 +36,7 @@ read -ra more <<<"${OPTIONS:-}"
 files=()
 for file in "$@"; do files+=(--file "$file"); done
 
-options=(--package "$crate" --all-features)
+options=(--package "$crate")
 options+=(--output target/mutants --no-shuffle --timeout "${LIMIT:-90}")
 mkdir -p target/mutants
 case ${JUDGE:-tests} in

@@ -34,8 +34,8 @@ fi
 
 export LARS_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
-# The build of `ci/test.sh`, so all crates and all features. It leaves all of these out.
-cargo test --all-features --lib --test it -- --include-ignored --nocapture \
+# The build of `ci/test.sh`, so all crates.
+cargo test --lib --test it -- --include-ignored --nocapture \
     postgres:: conformance:: durable::
 
 source ci/brief.sh

@@ -36,8 +36,8 @@ for line in sys.stdin:
     if built.get("executable") and built["profile"]["test"]:
         folder = pathlib.Path(built["manifest_path"]).parent
         target = built["target"]
-        print(sys.argv[1] + folder.name + "/" + target["name"], folder, built["executable"])
-' "$prefix"
+        print(folder.name + "/" + target["name"], folder, built["executable"])
+'
 }
 # The examples of a package's documentation: the programs into which rustdoc puts them.
 examples() {
@@ -51,12 +51,7 @@ examples() {
 # A copy of each, so that the tree can be built meanwhile.
 mkdir "$out/bin"
 if [[ $only != doc:* ]]; then
-    {
-        prefix="" binaries
-        prefix="actors:" binaries -p lars-durable --features actors,test-kit --test it
-        prefix="postgres:" binaries -p lars-durable --features postgres,actors,__tls --lib
-        prefix="postgres:" binaries -p lars-top --features durable --test it
-    } | while read -r name folder path; do
+    binaries | while read -r name folder path; do
         if [[ $name == *"$only"* ]]; then
             cp "$path" "$out/bin"
             echo "$name $folder $out/bin/$(basename "$path")"

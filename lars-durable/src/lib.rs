@@ -74,6 +74,5 @@ pub use lars_base::backoff;
 pub use lars_jobs::wall_clock::MissedRuns;
 pub use lars_scheduler::MissedTickBehavior;
 
-// Some of what holds the promises has a file.
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
 mod proof;

@@ -5,7 +5,7 @@ mod history;
 mod inspection;
 mod recipient;
 mod series;
-#[cfg(any(test, feature = "actors"))]
+#[cfg(feature = "actors")]
 pub(crate) mod tenancy;
 mod timer;
 

@@ -10,7 +10,6 @@ mod history;
 mod kill;
 mod lanes;
 mod node;
-#[cfg(feature = "postgres")]
 #[expect(clippy::disallowed_methods, reason = "real processes take real time")]
 mod postgres;
 mod power;

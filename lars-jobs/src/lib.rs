@@ -36,7 +36,7 @@ pub mod scheduled_executor;
 mod tests;
 
 /// The examples of the page beside the crate.
-#[cfg(all(doctest, feature = "cron", feature = "serde"))]
+#[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;

@@ -311,8 +311,7 @@ impl WallClockScheduler {
     ///
     /// # Examples
     ///
-    #[cfg_attr(feature = "cron", doc = "```")]
-    #[cfg_attr(not(feature = "cron"), doc = "```ignore")]
+    /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use lars_scheduler::LightArrayRevolverScheduler;
     /// use lars_jobs::wall_clock::{CronSchedule, WallClockScheduler};

@@ -13,7 +13,7 @@
 #[cfg_attr(not(feature = "terminal"), allow(unused_imports, reason = "for the terminal"))]
 mod sync;
 
-#[cfg(all(test, unix, feature = "terminal"))]
+#[cfg(all(test, unix))]
 #[path = "../tests/pty/mod.rs"]
 mod tests_pty;
 

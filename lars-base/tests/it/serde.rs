@@ -1,5 +1,4 @@
 //! Policies in files: what is written is read back, and what is wrong is named.
-#![cfg(feature = "serde")]
 #![allow(missing_docs)]
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! The metrics as the `metrics` facade gets them.
-#![cfg(feature = "metrics")]
 #![allow(missing_docs)]
 
 use std::collections::{BTreeSet, HashMap};

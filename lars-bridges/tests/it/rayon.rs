@@ -1,5 +1,4 @@
 //! Tasks on a rayon pool.
-#![cfg(feature = "rayon")]
 
 use std::sync::{Arc, mpsc};
 

@@ -1,5 +1,4 @@
 //! Tasks on a tokio runtime, and tokio's tasks in virtual time.
-#![cfg(feature = "tokio")]
 
 use std::sync::mpsc;
 

@@ -1,6 +1,6 @@
 //! Whose a timer is, where a handler serves many recipients.
 
-#[cfg(any(test, feature = "actors"))]
+#[cfg(feature = "actors")]
 use super::stable_hash;
 
 /// A hash of the recipient's name, because a node with very many timers in memory keeps no names.
@@ -8,7 +8,7 @@ use super::stable_hash;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Recipient(u16);
 
-#[cfg(any(test, feature = "actors"))]
+#[cfg(feature = "actors")]
 impl Recipient {
     pub(crate) fn of(name: &str) -> Self {
         let short = stable_hash(name) % u64::from(u16::MAX);

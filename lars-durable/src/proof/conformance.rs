@@ -65,16 +65,13 @@ impl Bench {
     /// All stores but the reference, each new. PostgreSQL only if it is asked for, as
     /// `ci/postgres.sh` does.
     fn others() -> Vec<Self> {
-        #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "one store"))]
         let mut others = vec![Self::sqlite()];
-        #[cfg(feature = "postgres")]
         if std::env::var_os("LARS_POSTGRES").is_some() {
             others.push(Self::postgres());
         }
         others
     }
 
-    #[cfg(feature = "postgres")]
     fn postgres() -> Self {
         let database = postgres::server().database();
         let clock = Arc::new(AtomicI64::new(START));
@@ -259,8 +256,6 @@ impl Bench {
     }
 }
 
-#[cfg(feature = "postgres")]
 use super::postgres;
 use super::tempdir;
-#[cfg(feature = "postgres")]
 use crate::store::PostgresStore;

@@ -10,7 +10,6 @@
 //!
 //! `LARS_KILLS=2000 cargo test --release -p lars-durable --lib kill` kills that many.
 
-#[cfg(feature = "actors")]
 mod actors;
 mod stuck;
 
@@ -191,7 +190,6 @@ fn one_life() {
     let log = Log::open(Path::new(&directory));
     let file = Path::new(&directory).join("timers.db");
     let builder = Durable::sqlite(&file);
-    #[cfg(feature = "actors")]
     let builder = actors::hosted(builder, &log);
     let durable = start(stuck::handled(builder, &log, seed == 0), &log, seed);
     let timers = durable.timers();
@@ -204,7 +202,6 @@ fn one_life() {
         });
         return;
     }
-    #[cfg(feature = "actors")]
     actors::told_for_ever(&timers, seed);
     stuck::scheduled_for_ever(&timers, &log, seed);
     call_for_ever(&timers, &log, seed, 4_000);
@@ -247,7 +244,6 @@ impl Log {
     }
 
     /// The store's clock is set: for everybody with this log.
-    #[cfg(feature = "postgres")]
     pub(super) fn set_ahead(&self, micros: i64) {
         let new = self.ahead.with_extension("new");
         std::fs::write(&new, micros.to_string()).unwrap();

@@ -57,9 +57,7 @@ fn the_store_has_the_next_calls_before_the_callers_of_many_are_told() {
         on_parked: None,
         recorder: None,
         looker: lane(),
-        #[cfg(feature = "sqlite")]
         file: None,
-        #[cfg(feature = "postgres")]
         group: "default".into(),
         executor: Arc::new(Inline),
         around: Surroundings::default(),

@@ -12,7 +12,6 @@ mod deploy;
 mod ends;
 mod failover;
 mod given_up;
-#[cfg(feature = "actors")]
 mod handover;
 mod held;
 mod looks;
@@ -20,7 +19,6 @@ mod node;
 mod opening;
 mod plans;
 mod proxy;
-#[cfg(feature = "__tls")]
 mod secrets;
 mod server;
 mod sql;

@@ -7,9 +7,8 @@
 //! those of the nodes run too fast or too slowly. In the end the faults stop, all series are
 //! cancelled, and everything that was accepted has to be over.
 //!
-//! With the feature `actors`, the nodes of half of the histories host actors too: a name has one
-//! copy for which its node has the lease, its fences follow each other, and a node that closes has
-//! left when its actors have.
+//! The nodes of half of the histories host actors too: a name has one copy for which its node has
+//! the lease, its fences follow each other, and a node that closes has left when its actors have.
 //!
 //! `LARS_SIM=1000000 cargo test --release -p lars-durable --lib simulation` runs that many
 //! histories, `LARS_SIM_SEED=<n>` one of them. `LARS_SIM_OTHERS=<n>` runs so many of each of the

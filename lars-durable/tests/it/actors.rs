@@ -1,5 +1,4 @@
 //! Actors by name, in virtual time.
-#![cfg(all(feature = "actors", feature = "test-kit"))]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

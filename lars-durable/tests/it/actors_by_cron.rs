@@ -1,5 +1,4 @@
 //! Reminders of actors by cron, in virtual time.
-#![cfg(all(feature = "actors", feature = "test-kit"))]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

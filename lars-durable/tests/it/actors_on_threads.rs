@@ -1,5 +1,4 @@
 //! Actors by name on real threads and in a file: what virtual time cannot show.
-#![cfg(feature = "actors")]
 
 use crate::common;
 

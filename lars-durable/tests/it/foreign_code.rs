@@ -86,7 +86,6 @@ fn a_waker_that_panics_with_a_value_that_panics_when_it_is_dropped_harms_nobody(
 }
 
 /// In virtual time: the store is away until the end.
-#[cfg(feature = "test-kit")]
 #[test]
 fn each_call_that_waits_when_a_node_ends_is_answered_whatever_the_wakers_of_others_do() {
     let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual().unwrap();

@@ -396,7 +396,6 @@ fn whoever_wants_to_know_what_is_given_up_is_told_of_timers_that_nobody_handles(
 
 /// In virtual time: a series of an hour that fails in its second hour, until each attempt of that
 /// run is used up; when it ran well, in hours.
-#[cfg(feature = "test-kit")]
 #[test]
 fn a_series_goes_on_after_a_run_that_used_up_its_attempts_and_that_run_is_parked() {
     let hour = Duration::from_secs(3_600);
@@ -501,7 +500,6 @@ fn handlers_that_never_return_stop_no_other_and_what_waits_for_a_thread_is_shown
 type Says = futures::channel::mpsc::UnboundedSender<&'static str>;
 
 /// A future that needs tokio from its making on.
-#[cfg(feature = "tokio")]
 fn sleeping(says: Says) -> impl Fn(Fired<Note>) -> futures::future::BoxFuture<'static, ()> {
     move |_| {
         let (says, sleep) = (says.clone(), tokio::time::sleep(Duration::from_millis(20)));
@@ -517,7 +515,6 @@ fn here() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn a_node_that_is_started_in_tokio_has_its_futures_polled_there() {
     let (says, mut said) = futures::channel::mpsc::unbounded();
@@ -531,7 +528,6 @@ fn a_node_that_is_started_in_tokio_has_its_futures_polled_there() {
     });
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn an_async_close_waits_for_runs_that_need_its_own_thread() {
     let (says, mut said) = futures::channel::mpsc::unbounded();

@@ -1,5 +1,4 @@
 //! Runs that are over, and are remembered.
-#![cfg(feature = "test-kit")]
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};

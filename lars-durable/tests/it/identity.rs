@@ -103,7 +103,6 @@ fn a_restore_is_declared_of_a_file_that_is_there_and_that_no_node_has() {
 }
 
 /// In virtual time.
-#[cfg(feature = "test-kit")]
 mod series {
     use std::sync::{Arc, Mutex};
 

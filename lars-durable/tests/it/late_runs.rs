@@ -1,6 +1,5 @@
 //! Why runs begin late. Faults in virtual time are told to the microsecond; in real time each lasts
 //! for at least as long as the test makes it last.
-#![cfg(feature = "test-kit")]
 
 use crate::common;
 

@@ -14,7 +14,6 @@ mod history;
 mod identity;
 mod inspecting;
 mod late_runs;
-#[cfg(feature = "metrics")]
 mod metrics_reporter;
 mod observing;
 mod opening;

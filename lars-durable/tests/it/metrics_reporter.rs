@@ -71,7 +71,6 @@ fn the_table_in_the_docs_names_exactly_what_is_published_of_a_node() {
 }
 
 #[test]
-#[cfg(feature = "test-kit")]
 fn late_runs_and_their_time_are_published_by_cause() {
     const SECOND: Duration = Duration::from_secs(1);
     let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual().unwrap();

@@ -1,5 +1,4 @@
 //! What is said of a store that is away.
-#![cfg(feature = "test-kit")]
 
 use std::io;
 use std::sync::{Arc, Mutex};

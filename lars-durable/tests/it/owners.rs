@@ -1,5 +1,4 @@
 //! Buckets that change their owner while something runs in them, in virtual time.
-#![cfg(feature = "test-kit")]
 
 use crate::common;
 

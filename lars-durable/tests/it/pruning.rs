@@ -1,5 +1,4 @@
 //! Parked timers that need not be kept.
-#![cfg(feature = "test-kit")]
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! Reminders of actors that meet what happened before: panics, outages, and the message that has
 //! made the actor. In virtual time.
-#![cfg(all(feature = "actors", feature = "test-kit"))]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, UNIX_EPOCH};

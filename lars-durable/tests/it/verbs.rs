@@ -354,7 +354,6 @@ fn a_waker_that_panics_or_closes_the_node_harms_nobody_else() {
 }
 
 /// In virtual time: three starts of a program, the third with another rule.
-#[cfg(feature = "test-kit")]
 #[test]
 fn a_program_declares_its_jobs_at_each_start_and_sees_the_rule() {
     let second = Duration::from_secs(1);

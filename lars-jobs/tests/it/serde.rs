@@ -1,5 +1,4 @@
 //! Policies in files: what is written is read back.
-#![cfg(feature = "serde")]
 #![allow(missing_docs)]
 
 use std::fmt::Debug;

@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use crate::common;
-#[cfg(feature = "cron")]
 mod cron;
 
 use std::cell::Cell;

@@ -1,5 +1,4 @@
 //! The histogram of latenesses.
-#![cfg(feature = "histogram")]
 #![allow(missing_docs)]
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The view of a group of durable timers: drawn into a buffer, and driven in a terminal beside a
 //! real PostgreSQL.
-#![cfg(all(unix, feature = "durable"))]
+#![cfg(unix)]
 #![allow(missing_docs, clippy::disallowed_methods)]
 
 use crate::postgres::Server;

@@ -2,7 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[cfg(all(unix, feature = "durable"))]
+#[cfg(unix)]
 #[path = "../postgres/mod.rs"]
 mod postgres;
 #[cfg(unix)]

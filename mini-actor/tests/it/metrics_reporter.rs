@@ -1,5 +1,4 @@
 //! The metrics of a system as the `metrics` facade gets them.
-#![cfg(feature = "metrics")]
 #![allow(missing_docs)]
 
 use crate::common;

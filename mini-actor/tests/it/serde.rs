@@ -1,5 +1,4 @@
 //! Settings and policies in files.
-#![cfg(feature = "serde")]
 #![allow(missing_docs)]
 
 use std::time::Duration;

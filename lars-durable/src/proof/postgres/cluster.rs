@@ -4,8 +4,8 @@
 //! hour, and those of two nodes are a day off all the time; some nodes hear no notification. What
 //! callers and handlers saw goes through the checker.
 //!
-//! `LARS_CLUSTER_SECONDS=600 cargo test -p lars-durable --features postgres --lib cluster` goes on
-//! for ten minutes; `LARS_CLUSTER_SEED` chooses what happens.
+//! `LARS_CLUSTER_SECONDS=600 cargo test -p lars-durable --lib cluster:: -- --ignored` goes on for
+//! ten minutes; `LARS_CLUSTER_SEED` chooses what happens.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

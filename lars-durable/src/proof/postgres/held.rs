@@ -1,7 +1,7 @@
 //! A transaction elsewhere that stays open: dead rows cannot be removed, and timers run on.
 //!
-//! `LARS_HELD_SECONDS=600 cargo test --release -p lars-durable --features postgres --lib held`
-//! holds it for ten minutes.
+//! `LARS_HELD_SECONDS=600 cargo test --release -p lars-durable --lib held:: -- --ignored` holds it
+//! for ten minutes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};

@@ -218,7 +218,6 @@ fn what_no_statement_can_do_is_refused_by_name() {
     };
     let update = timers.schedule_once(HOUR, Tagged(1)).key("1").on_conflict(OnConflict::Update);
     assert_eq!(refused(update.submission().unwrap_err()), "a timer that updates another one");
-    #[cfg(feature = "actors")]
     {
         let letter = timers.tell("tagged/1", Tagged(1)).submission();
         assert_eq!(refused(letter.unwrap_err()), "a message to an actor");
