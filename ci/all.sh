@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 export LARS_DAY="${LARS_DAY:-$(($(date +%s) / 86400))}"
 # So that all days take about the same. (Where there is nothing, `ci/targets.sh` runs the tests on
 # another platform.)
-days=("msrv deny shuttle" "" "benches shuttle" "features fuzz shuttle" "" "")
+days=("msrv deny shuttle" "shuttle" "benches" "features fuzz shuttle" "" "")
 read -ra of_day <<<"${days[LARS_DAY % 6]}"
 # In this order: what new users run, then the longest of the others, and short ones at the end.
 steps=(
