@@ -59,10 +59,11 @@ fn be_the_child(directory: &Path, durable: Durable) -> ! {
     unsafe { nix::libc::_exit(0) }
 }
 
+/// Or for its folder to be removed, which may happen right after the file was made.
 fn wait_for(path: &Path) {
     let pause = Duration::from_millis(5);
     let mut waited = Duration::ZERO;
-    while !path.exists() && waited < LONG {
+    while !path.exists() && path.parent().is_some_and(Path::exists) && waited < LONG {
         std::thread::sleep(pause);
         waited += pause;
     }

@@ -398,7 +398,7 @@ fn whoever_wants_to_know_what_is_given_up_is_told_of_timers_that_nobody_handles(
 /// run is used up; when it ran well, in hours.
 #[test]
 fn a_series_goes_on_after_a_run_that_used_up_its_attempts_and_that_run_is_parked() {
-    let hour = Duration::from_secs(3_600);
+    let period = Duration::from_secs(600);
     let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual().unwrap();
     let store = lars_durable::test_kit::Store::new(&time.handle());
     let down = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -413,15 +413,15 @@ fn a_series_goes_on_after_a_run_that_used_up_its_attempts_and_that_run_is_parked
     let node = store.node().on_parked(move |run| tell.lock().unwrap().push(run.clone()));
     let node = node.handler(handler.max_attempts(3)).start().unwrap();
     let timers = node.timers();
-    let series = timers.schedule_at_fixed_rate(hour, hour, note("report")).key("report");
+    let series = timers.schedule_at_fixed_rate(period, period, note("report")).key("report");
     series.submit().wait().unwrap();
-    time.advance(hour * 3 / 2);
+    time.advance(period * 3 / 2);
     down.store(true, Ordering::Relaxed);
-    time.advance(hour);
+    time.advance(period);
     down.store(false, Ordering::Relaxed);
-    time.advance(hour * 3);
+    time.advance(period * 3);
     let keys: Vec<String> = ran.try_iter().collect();
-    assert_eq!(keys.len(), 4, "the first hour and the last three: {keys:?}");
+    assert_eq!(keys.len(), 4, "the first run and the last three: {keys:?}");
     assert!(timers.get("report").wait().unwrap().unwrap().rule.is_some());
     let parked = parked(&timers);
     assert_eq!(parked.reason, "attempt 3 failed: the warehouse is down");
@@ -432,7 +432,7 @@ fn a_series_goes_on_after_a_run_that_used_up_its_attempts_and_that_run_is_parked
     assert!(told.series_goes_on && told.reason == parked.reason, "{told:?}");
     // It can still be made up for, beside its series, as the run that it is.
     assert!(timers.retry_parked(parked.timer.id).wait().unwrap());
-    time.advance(hour / 4);
+    time.advance(period / 4);
     let made_up: Vec<String> = ran.try_iter().collect();
     assert!(made_up.len() == 1 && !keys.contains(&made_up[0]), "{made_up:?} beside {keys:?}");
 }

@@ -296,7 +296,7 @@ fn periodic_reminders_end_after_so_many_or_before_the_first_one_behind_their_end
         let bench = Bench::new();
         let node = bench.node(&[]);
         tell(&node, [Step::Ending(key.into(), 10, times, until)]);
-        bench.kit.advance(20 * MINUTE);
+        bench.kit.advance(5 * MINUTE);
         assert_eq!(bench.seen().len(), expected, "{key}, {times:?}, {until:?}");
         assert!(is_empty(&node), "{key}, {times:?}, {until:?}");
     }
