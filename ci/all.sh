@@ -34,7 +34,9 @@ builds_of() {
     case "$1" in
         test) echo debug ;;
         postgres) echo debug brief ;;
-        lint | features | docs) echo lint ;;
+        lint) echo lint loom shuttle ;;
+        features | docs) echo lint ;;
+        msrv) echo msrv-1.88 msrv-1.89 ;;
         durable | benches) echo brief ;;
         examples) echo brief release ;;
         "miri "*) echo miri ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The documentation builds without a warning, private items included. (`ci/test.sh` runs its
-# examples.)
+# The documentation builds without a warning, of five crates with private items. (`ci/test.sh` runs
+# its examples.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # The folder in which clippy has checked the dependencies.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Miri over the small race tests with many seeds. Each seed is another interleaving, and another
-# choice among the values that weak memory may show. It uses tree borrows, which are stricter about
-# aliasing in some ways, and looser in others, than the stacked borrows of `ci/miri.sh`.
+# choice among the values that weak memory may show. It uses tree borrows, as `ci/miri.sh` does for
+# the races.
 # By hand: a seed takes one to three minutes.
 #
 #     ci/miri-long.sh            seeds 0 to 31

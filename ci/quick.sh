@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # For every day: what was touched since a revision (main, or HEAD on main), with what is not yet
-# committed. Formatting, ci/tidy.py, and for each crate with a touched file clippy and the tests.
+# committed. Formatting, ci/tidy.py, ci/figures.py; for each crate with a touched file clippy and
+# tests, without the examples of the documentation.
 #
 #     ci/quick.sh             since main
 #     ci/quick.sh HEAD~3      since that revision

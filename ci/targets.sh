@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Platforms other than this machine's: the crates compile for them. The tests run as 32-bit
+# Platforms other than this machine's: five of the crates compile for them. The tests run as 32-bit
 # programs, as Windows programs by Wine, and some by Miri on a big-endian machine: each has a day
 # of six. On the day of the last, the module for wasm runs in Node and in Chromium, too. What cannot
 # be had here is said loudly and skipped.

@@ -11,8 +11,8 @@
 - Every test that is ignored, and every TODO, says why.
 - Every test that docs/data/promises.toml names exists, and stands there once; docs/promises.md is
   what `ci/promises.py` makes of it.
-- No line of code, comment, script, manifest or prose is longer than 100 columns. The rows of tables
-  may be.
+- No line of Rust, Python, shell, TOML or Markdown is longer than 100 columns. Rows of tables may
+  be.
 - Every path in the table "Where do I change …?" of docs/architecture.md exists.
 - Every package has the licences, as copies (a link is lost on some systems), and tells docs.rs its
   features. The code in its README is whole: what hidden lines hold, most readers would see.
