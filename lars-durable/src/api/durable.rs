@@ -484,10 +484,11 @@ impl Builder {
     /// Remembers runs that are over: for so long, at least 1 s, and so many in the group, from 1 to
     /// 100,000. Unless it is set, nothing is remembered, and nothing is written for it.
     ///
-    /// A node remembers the runs that it makes, in the transaction that records their ends: on
-    /// PostgreSQL one row more for each run, and its deletion. The node that owns the first bucket
-    /// deletes what is too old or too much, once a minute; so for a minute there may be more. Say
-    /// the same on all nodes. [`Timers::runs`] shows them.
+    /// A node remembers the runs that it makes, in the transaction that records their ends: after
+    /// it, if the handler recorded the end itself or runs at most once. On PostgreSQL this is one
+    /// row more for each run, and its deletion. The node that owns the first bucket deletes what is
+    /// too old or too much, once a minute; so for a minute there may be more. Say the same on all
+    /// nodes. [`Timers::runs`] shows them.
     ///
     /// # Examples
     ///
@@ -923,7 +924,7 @@ pub struct Metrics {
     pub skipped: u64,
     /// Runs that ended too late: a newer run had begun.
     pub stale: u64,
-    /// Runs that a crash had interrupted and that were repeated, one at a time.
+    /// Runs that a crash had interrupted, and that were repeated in quarantine.
     pub quarantined: u64,
     /// Parked timers that this node has deleted, because they
     /// [need not be kept](Builder::max_parked).

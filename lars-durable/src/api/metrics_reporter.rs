@@ -21,7 +21,7 @@ const COUNTERS: [Row<u64>; 10] = [
     ("lars_durable_runs_parked_total", "Runs that were given up", |m| m.parked),
     ("lars_durable_runs_skipped_total", "Runs left out by the rule for missed ones", |m| m.skipped),
     ("lars_durable_runs_stale_total", "Runs that ended after a newer one had begun", |m| m.stale),
-    ("lars_durable_runs_quarantined_total", "Runs repeated alone after a crash", |m| m.quarantined),
+    ("lars_durable_runs_quarantined_total", "Runs repeated after a crash", |m| m.quarantined),
     ("lars_durable_timers_pruned_total", "Parked timers deleted by number or age", |m| m.pruned),
 ];
 

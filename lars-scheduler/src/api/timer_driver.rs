@@ -77,12 +77,12 @@ impl Builder {
     /// A scheduler without a thread, to be turned by an event loop. See [`TimerDriver`].
     ///
     /// `wake` is called when the loop has to turn earlier than the last [`turn`](TimerDriver::turn)
-    /// said, because something is due before that, or somebody stops the scheduler. It is called at
-    /// most once between two turns, on the thread that caused it; that may be the loop's own. It
-    /// should only interrupt the loop's wait: by a `mio::Waker`, a winit `EventLoopProxy`, an
-    /// eventfd. It must neither wait for another thread nor use the scheduler: a stop may be
-    /// waiting for the call that it runs in. A panic in it is contained and logged. A loop that
-    /// turns at short intervals anyway needs no hook: pass `|| ()`.
+    /// said, because something is due before that, or somebody stops the scheduler or lists its
+    /// timers. It is called at most once between two turns, on the thread that caused it; that may
+    /// be the loop's own. It should only interrupt the loop's wait: by a `mio::Waker`, a winit
+    /// `EventLoopProxy`, an eventfd. It must neither wait for another thread nor use the scheduler:
+    /// a stop may be waiting for the call that it runs in. A panic in it is contained and logged. A
+    /// loop that turns at short intervals anyway needs no hook: pass `|| ()`.
     ///
     /// Two settings mean something else here. By default tasks run inline, on the thread that
     /// turns. And `thread_name` names only the threads of the pool.
