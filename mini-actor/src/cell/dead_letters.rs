@@ -164,8 +164,6 @@ show!([] Subscription, "Subscription", |it| number: it.number);
 thread_local! {
     /// What this thread is doing with a dead letter now: the bits below.
     static DOING: Cell<u8> = const { Cell::new(0) };
-    /// How many dead letters this thread is dropping, each because of the one before.
-    static DROPPING: Cell<u8> = const { Cell::new(0) };
 }
 
 const LOGS: u8 = 1;
@@ -178,19 +176,6 @@ fn not_within_itself(what: u8, code: impl FnOnce()) {
     if before & what == 0 {
         let _doing = Set::enter(&DOING, before | what);
         code();
-    }
-}
-
-/// Drops a dead letter. One whose destructor sends to a full mailbox causes another, and so without
-/// end if all are like that: beyond a depth their destructors are not called.
-fn drop_not_too_deep(recipient: &impl Stands, message: impl Sized) {
-    const DEEPEST: u8 = 8;
-    let depth = DROPPING.with(Cell::get);
-    if depth == DEEPEST {
-        std::mem::forget(message);
-    } else {
-        let _depth = Set::enter(&DROPPING, depth + 1);
-        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 }
 
@@ -217,7 +202,7 @@ impl DeadLetters {
         message: impl Borrow<M>,
     ) {
         self.show(recipient, type_name::<M>(), reason, message.borrow());
-        drop_not_too_deep(recipient, message);
+        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 
     /// (The same code for all types of messages.)
