@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The models: every interleaving of the lock-free protocols, with at most three preemptions.
+# The models: every interleaving of the lock-free protocols, with at most two or three preemptions.
 # ci/loom.sh NAME runs the models whose path contains NAME; LOOM_MAX_PREEMPTIONS=5 explores more and
 # takes longer.
 #

@@ -484,11 +484,11 @@ impl Builder {
     /// Remembers runs that are over: for so long, at least 1 s, and so many in the group, from 1 to
     /// 100,000. Unless it is set, nothing is remembered, and nothing is written for it.
     ///
-    /// A node remembers the runs that it makes, in the transaction that records their ends: after
-    /// it, if the handler recorded the end itself or runs at most once. On PostgreSQL this is one
-    /// row more for each run, and its deletion. The node that owns the first bucket deletes what is
-    /// too old or too much, once a minute; so for a minute there may be more. Say the same on all
-    /// nodes. [`Timers::runs`] shows them.
+    /// The runs of a node are remembered in the transaction that records their ends, or after it if
+    /// the handler recorded the end itself or runs at most once. On PostgreSQL this is one row more
+    /// for each run, and its deletion. The node that owns the first bucket deletes what is too old
+    /// or too much, once a minute; so for a minute there may be more. Say the same on all nodes.
+    /// [`Timers::runs`] shows them.
     ///
     /// # Examples
     ///
