@@ -164,6 +164,8 @@ show!([] Subscription, "Subscription", |it| number: it.number);
 thread_local! {
     /// What this thread is doing with a dead letter now: the bits below.
     static DOING: Cell<u8> = const { Cell::new(0) };
+    /// How many dead letters this thread is dropping, each because of the one before.
+    static DROPPING: Cell<u8> = const { Cell::new(0) };
 }
 
 const LOGS: u8 = 1;
@@ -177,6 +179,14 @@ fn not_within_itself(what: u8, code: impl FnOnce()) {
         let _doing = Set::enter(&DOING, before | what);
         code();
     }
+}
+
+/// Marks this thread as dropping one more dead letter, each because of the one before; not beyond a
+/// depth. A destructor that sends to a full mailbox causes another dead letter, and so without end.
+fn drop_deeper() -> Option<Set<u8>> {
+    const DEEPEST: u8 = 8;
+    let depth = DROPPING.with(Cell::get);
+    (depth < DEEPEST).then(|| Set::enter(&DROPPING, depth + 1))
 }
 
 impl DeadLetters {
@@ -202,7 +212,12 @@ impl DeadLetters {
         message: impl Borrow<M>,
     ) {
         self.show(recipient, type_name::<M>(), reason, message.borrow());
-        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
+        // Dropped where it lies: a large message must not be copied from frame to frame.
+        let mut left = Some(message);
+        if let Some(_deeper) = drop_deeper() {
+            guard(format_args!("a dead letter for {recipient:?}"), || left = None);
+        }
+        std::mem::forget(left);
     }
 
     /// (The same code for all types of messages.)

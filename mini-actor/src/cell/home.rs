@@ -16,7 +16,7 @@ use crate::cell::extras::Extras;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
 use crate::dispatcher::Dispatcher;
-use crate::dispatcher::marks::{Inside, Mapping, Set};
+use crate::dispatcher::marks::{Inside, Mapping};
 use crate::dispatcher::tally::Tally;
 use crate::dispatcher::task::{Activate, Task};
 use crate::dispatcher::watch::{Note, Reports};
@@ -26,7 +26,7 @@ use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::sync::plain::{AtomicU64, StaticU64};
-use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax, thread_local};
+use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 use lars_base::time::Instant;
 
 /// Messages of more bytes than this are passed on by value as seldom as possible.
@@ -46,22 +46,9 @@ struct Evicted<'a, M: Send + 'static> {
     message: Option<Box<M>>,
 }
 
-thread_local! {
-    /// How many evicted messages this thread is burying, each because of the one before.
-    static BURYING: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
-}
-
 impl<M: Send + 'static> Evicted<'_, M> {
-    /// A message whose destructor sends another one to the full mailbox evicts one more, and so
-    /// without end if all are like that: beyond a depth their destructors are not called.
     fn bury(&mut self) {
-        const DEEPEST: u8 = 8;
-        let Some(oldest) = self.message.take() else { return };
-        let depth = BURYING.with(std::cell::Cell::get);
-        if depth == DEEPEST {
-            self.cell.bury(Undelivered::Full, &*Box::leak(oldest));
-        } else {
-            let _depth = Set::enter(&BURYING, depth + 1);
+        if let Some(oldest) = self.message.take() {
             self.cell.bury(Undelivered::Full, oldest);
         }
     }

@@ -776,33 +776,38 @@ impl Drop for Nag {
     }
 }
 
+/// Keeps what it received, in the order.
+struct Keeps(Vec<Nag>);
+
+impl Actor for Keeps {
+    type Message = Nag;
+
+    fn receive(&mut self, nag: Nag, _: &mut Context<Self>) {
+        self.0.push(nag);
+    }
+}
+
 #[test]
 fn what_a_full_mailbox_drops_may_cause_another_message_to_it_and_that_ends() {
-    let kit = TestKit::new("test").unwrap();
-    let full = |name: &str| {
+    for overflow in [Overflow::DropNewest, Overflow::DropOldest] {
+        let kit = TestKit::new("test").unwrap();
         let props = Props::new(|| Script::new(|_: Call<u32>, _| ()));
-        kit.spawn_with(name, props.bounded(4, Overflow::DropOldest)).unwrap()
-    };
-    let actor = full("hook");
-    let told = actor.clone();
-    let subscription = kit.on_dead_letter(move |_| told.tell(99).unwrap());
-    (0..10).for_each(|number| actor.tell(number).unwrap());
-    // Six that found it full, and the six that the hook sent for them.
-    assert_eq!(kit.metrics().dead_letters, 12);
-    drop(subscription);
-    struct Keeps(Vec<Nag>);
-    impl Actor for Keeps {
-        type Message = Nag;
-        fn receive(&mut self, nag: Nag, _: &mut Context<Self>) {
-            self.0.push(nag);
+        let actor = kit.spawn_with("hook", props.bounded(4, overflow)).unwrap();
+        let told = actor.clone();
+        let subscription = kit.on_dead_letter(move |_| told.tell(99).unwrap());
+        (0..10).for_each(|number| actor.tell(number).unwrap());
+        // Six that found it full, and the six that the hook sent for them.
+        assert_eq!(kit.metrics().dead_letters, 12, "{overflow:?}");
+        drop(subscription);
+        let props = Props::new(|| Keeps(Vec::new())).bounded(4, overflow);
+        let keeps = kit.spawn_with("destructor", props).unwrap();
+        let to = Arc::new(Mutex::new(Some(keeps.clone())));
+        for _ in 0..10 {
+            assert!(keeps.tell(Nag(Arc::clone(&to))).is_ok());
         }
+        assert_eq!(keeps.metrics().mailbox_depth, 4, "{overflow:?}");
+        // Each of the six that found it full caused eight more, of which the last was leaked.
+        assert_eq!(kit.metrics().dead_letters, 12 + 6 * 9, "{overflow:?}");
+        *to.lock().unwrap() = None;
     }
-    let props = Props::new(|| Keeps(Vec::new())).bounded(4, Overflow::DropOldest);
-    let keeps = kit.spawn_with("destructor", props).unwrap();
-    let to = Arc::new(Mutex::new(Some(keeps.clone())));
-    for _ in 0..10 {
-        assert!(keeps.tell(Nag(Arc::clone(&to))).is_ok());
-    }
-    assert_eq!(keeps.metrics().mailbox_depth, 4);
-    *to.lock().unwrap() = None;
 }
