@@ -117,11 +117,12 @@ impl Pace {
         let Told { price, cost, .. } = &*self.told;
         let told = price.load(Ordering::Relaxed);
         let silence = if is_up { self.silence(now) } else { 0 };
-        let more = match silence {
-            0..=SILENCE => 0,
-            _ => price_of(cost.load(Ordering::Relaxed), silence),
-        };
-        (told + more > 0).then_some(told + more)
+        if silence <= SILENCE {
+            return (told > 0).then_some(told);
+        }
+        let cost = cost.load(Ordering::Relaxed);
+        // One that was late before it fell silent is no dearer than one of the two.
+        Some((told + price_of(cost, silence)).min(cost * DEAREST))
     }
 
     /// How long ago the last heartbeat was seen first, in nanoseconds. (It may be older: the timer

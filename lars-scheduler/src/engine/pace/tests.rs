@@ -120,6 +120,19 @@ fn a_meter_that_is_not_to_tell_tells_nothing() {
 }
 
 #[test]
+fn the_price_of_a_timer_thread_that_was_late_and_then_fell_silent_ends_where_each_of_them_does() {
+    let (mut meter, pace) = meter();
+    let price = |now| pace.price(now, true).unwrap();
+    meter.beat(0, 0, &pace);
+    assert_eq!(pace.price(5, true), None, "the heartbeat is seen for the first time");
+    assert_eq!(price(5 + 10_000_000), 10 * COST, "silent");
+    meter.beat(SAMPLE.0, 40 * LATE, &pace);
+    assert_eq!(price(20_000_000), 40 * COST, "late");
+    assert_eq!(price(30_000_000), 50 * COST, "late and silent");
+    assert_eq!(price(20_000_000 + u64::MAX / 2), DEAREST * COST);
+}
+
+#[test]
 fn a_lane_that_asks_shares_in_this_period_and_in_the_next() {
     let pace = Pace::new(Backpressure::Wait);
     let [a, b, c] = [(); 3].map(|()| AtomicU64::new(0));
