@@ -67,12 +67,12 @@ pub(crate) struct Incarnations<A: Actor> {
     ctx: Context<A>,
     phase: Phase,
     /// Made by the first signal.
-    besides: Option<Box<Besides>>,
+    duties: Option<Box<Duties>>,
 }
 
 /// What an actor has to do besides receiving messages.
 #[derive(Default)]
-struct Besides {
+struct Duties {
     agenda: Agenda,
     backlog: Backlog,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
@@ -108,36 +108,36 @@ impl<A: Actor> Incarnations<A> {
             actor: None,
             ctx,
             phase: Phase::Unborn,
-            besides: None,
+            duties: None,
         }
     }
 
-    fn besides(&mut self) -> &mut Besides {
-        self.besides.get_or_insert_default()
+    fn duties(&mut self) -> &mut Duties {
+        self.duties.get_or_insert_default()
     }
 
     /// Whether there is a backlog, before which the actor does nothing else.
     #[inline]
     fn is_behind(&self) -> bool {
-        self.besides.as_ref().is_some_and(|besides| !besides.backlog.is_empty())
+        self.duties.as_ref().is_some_and(|duties| !duties.backlog.is_empty())
     }
 
     /// The stop that was asked for.
     #[inline]
     fn asked_to_stop(&self) -> Option<Stop> {
-        self.besides.as_ref()?.agenda.stop()
+        self.duties.as_ref()?.agenda.stop()
     }
 
     /// The next panic that a child has escalated.
     #[inline]
     fn next_escalated(&mut self) -> Option<Panic> {
-        self.besides.as_mut()?.escalated.pop_front()
+        self.duties.as_mut()?.escalated.pop_front()
     }
 
     /// What is due at this position of the turn.
     #[inline]
     fn next_due(&mut self, turn: &TurnOf<'_, A>) -> Option<Due> {
-        let agenda = &mut self.besides.as_mut()?.agenda;
+        let agenda = &mut self.duties.as_mut()?.agenda;
         if agenda.is_empty() { None } else { agenda.next(turn.position()) }
     }
 
@@ -297,15 +297,15 @@ impl<A: Actor> Incarnations<A> {
         if matches!(self.phase, Phase::Ending { .. }) {
             return bury_next(turn);
         }
-        let besides = self.besides.is_some();
-        if besides && let Some(panic) = self.next_escalated() {
+        let duties = self.duties.is_some();
+        if duties && let Some(panic) = self.next_escalated() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
         if self.ctx.has_unstashed() {
             return self.receive_told(turn, true, &mut Context::next_unstashed);
         }
-        if besides && let Some(due) = self.next_due(turn) {
+        if duties && let Some(due) = self.next_due(turn) {
             self.handle_due(turn, due);
             return true;
         }
@@ -362,7 +362,7 @@ impl<A: Actor> Incarnations<A> {
     fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
         match signal {
             Signal::Stop { at, reason } => {
-                self.besides().agenda.ask_to_stop(Stop { at, reason });
+                self.duties().agenda.ask_to_stop(Stop { at, reason });
                 // An actor that is asked to stop is restarted at once, without the pause.
                 if self.phase == Phase::Paused {
                     self.revive(cell);
@@ -384,12 +384,12 @@ impl<A: Actor> Incarnations<A> {
                     Phase::Ending { .. } | Phase::Leaving { .. } | Phase::Over
                 );
                 if !ends {
-                    self.besides().agenda.push(at, due);
+                    self.duties().agenda.push(at, due);
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
-                Phase::Alive | Phase::Draining { .. } => self.besides().escalated.push_back(panic),
+                Phase::Alive | Phase::Draining { .. } => self.duties().escalated.push_back(panic),
                 // This actor is failing or ending already.
                 _ => {}
             },
@@ -452,8 +452,8 @@ impl<A: Actor> Incarnations<A> {
     }
 
     fn note(&self, turn: &TurnOf<'_, A>, (did, now): &mut Course) {
-        let waits = |it: &Besides| !it.agenda.is_empty() || !it.backlog.is_empty();
-        let waits = self.besides.as_deref().is_some_and(waits);
+        let waits = |it: &Duties| !it.agenda.is_empty() || !it.backlog.is_empty();
+        let waits = self.duties.as_deref().is_some_and(waits);
         turn.note(*did, waits, now.take());
     }
 }

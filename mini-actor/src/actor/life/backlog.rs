@@ -74,7 +74,7 @@ impl<A: Actor> Incarnations<A> {
     pub(super) fn add_signals(&mut self, signals: Vec<Signal>) {
         // The bit may have been set for an empty lane.
         if !signals.is_empty() {
-            self.besides().backlog.add(signals);
+            self.duties().backlog.add(signals);
         }
     }
 
@@ -82,7 +82,7 @@ impl<A: Actor> Incarnations<A> {
     #[inline(never)]
     pub(super) fn catch_up(&mut self, cell: &Cells<A>) -> bool {
         for _ in 0..AT_ONCE {
-            let Some(signal) = self.besides().backlog.next_signal() else { break };
+            let Some(signal) = self.duties().backlog.next_signal() else { break };
             self.handle_signal(cell, signal);
         }
         self.tell_some_children();
@@ -90,8 +90,8 @@ impl<A: Actor> Incarnations<A> {
     }
 
     pub(super) fn tell_no_children(&mut self) {
-        if let Some(besides) = &mut self.besides {
-            besides.backlog.telling = None;
+        if let Some(duties) = &mut self.duties {
+            duties.backlog.telling = None;
         }
     }
 
@@ -99,7 +99,7 @@ impl<A: Actor> Incarnations<A> {
     /// weaker than to be asked to stop, and a second time does nothing.
     pub(super) fn tell_children(&mut self, word: Word) {
         if self.ctx.has_children() {
-            self.besides().backlog.telling = Some(Telling { word, next: 0 });
+            self.duties().backlog.telling = Some(Telling { word, next: 0 });
             self.tell_some_children();
         } else {
             self.tell_no_children();
@@ -107,8 +107,8 @@ impl<A: Actor> Incarnations<A> {
     }
 
     fn tell_some_children(&mut self) {
-        let Some(besides) = &mut self.besides else { return };
-        let Some(telling) = &mut besides.backlog.telling else { return };
+        let Some(duties) = &mut self.duties else { return };
+        let Some(telling) = &mut duties.backlog.telling else { return };
         let mut children = self.ctx.children_from(telling.next);
         for (number, child) in children.by_ref().take(AT_ONCE) {
             telling.next = number + 1;
@@ -118,7 +118,7 @@ impl<A: Actor> Incarnations<A> {
             }
         }
         if children.next().is_none() {
-            besides.backlog.telling = None;
+            duties.backlog.telling = None;
         }
     }
 }

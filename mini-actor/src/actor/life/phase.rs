@@ -56,7 +56,7 @@ impl<A: Actor> Incarnations<A> {
     /// Moves on to the next phase, if it is time.
     pub(super) fn settle(&mut self, turn: &TurnOf<'_, A>) -> Settled {
         // What most actors are told before each message.
-        if self.besides.is_none() && self.phase == Phase::Alive && !self.ctx.stopping {
+        if self.duties.is_none() && self.phase == Phase::Alive && !self.ctx.stopping {
             return Settled::Works;
         }
         let settled = self.settle_phase(turn);
@@ -66,7 +66,7 @@ impl<A: Actor> Incarnations<A> {
 
     fn settle_phase(&mut self, turn: &TurnOf<'_, A>) -> Settled {
         let cell = turn.cell();
-        if self.besides.as_ref().is_some_and(|besides| !besides.escalated.is_empty()) {
+        if self.duties.as_ref().is_some_and(|duties| !duties.escalated.is_empty()) {
             return Settled::Works;
         }
         match self.phase {
@@ -111,7 +111,7 @@ impl<A: Actor> Incarnations<A> {
     /// The actor was asked to stop: closes the mailbox, if everything has come before that.
     fn settle_stop(&mut self, turn: &TurnOf<'_, A>, stop: Stop) -> Settled {
         let waits_for_turn =
-            turn.position() < stop.at || self.besides().agenda.has_due_before_stop();
+            turn.position() < stop.at || self.duties().agenda.has_due_before_stop();
         if waits_for_turn || self.ctx.has_unstashed() {
             return Settled::Works;
         }
@@ -120,7 +120,7 @@ impl<A: Actor> Incarnations<A> {
             self.tell_children(Word::Stop);
         }
         // It goes on while they end, because they may have messages for it.
-        if self.ctx.has_children() || self.besides().agenda.learns_of_ends() {
+        if self.ctx.has_children() || self.duties().agenda.learns_of_ends() {
             return Settled::Works;
         }
         self.phase = Phase::Draining { reason: stop.reason, accepted: turn.cell().mailbox.close() };
@@ -139,9 +139,9 @@ impl<A: Actor> Incarnations<A> {
         cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        if let Some(besides) = &mut self.besides {
-            besides.escalated.clear();
-            besides.agenda.forget();
+        if let Some(duties) = &mut self.duties {
+            duties.escalated.clear();
+            duties.agenda.forget();
         }
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
@@ -210,9 +210,9 @@ impl<A: Actor> Incarnations<A> {
     pub(super) fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
         self.ctx.closing = true;
         self.end_pause();
-        if let Some(besides) = &mut self.besides {
-            besides.agenda.clear();
-            besides.escalated.clear();
+        if let Some(duties) = &mut self.duties {
+            duties.agenda.clear();
+            duties.escalated.clear();
         }
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
@@ -282,11 +282,11 @@ impl<A: Actor> Incarnations<A> {
         cell.registry.leave(resident, reason);
         let watchers = resident.watchers().close(reason);
         if watchers.len() > 0 {
-            self.besides().backlog.farewell = Some(Box::new(Farewell::new(watchers)));
+            self.duties().backlog.farewell = Some(Box::new(Farewell::new(watchers)));
         }
     }
 
     fn farewell(&mut self) -> Option<&mut Farewell> {
-        self.besides.as_mut()?.backlog.farewell.as_deref_mut()
+        self.duties.as_mut()?.backlog.farewell.as_deref_mut()
     }
 }
