@@ -742,6 +742,8 @@ CREATE FUNCTION lars.settle_parked(
 DECLARE
     one record;
     still boolean;
+    ids bigint[] := '{}';
+    keys text[] := '{}';
 BEGIN
     PERFORM lars.check_query(settle_parked.query);
     looked_at := 0; changed := 0; passed_over := 0;
@@ -754,6 +756,14 @@ BEGIN
         END IF;
         looked_at := looked_at + 1;
         CONTINUE WHEN NOT one.meant;
+        ids := ids || one.id;
+        keys := keys || (SELECT p.key FROM lars.parked p WHERE p.id = one.id);
+    END LOOP;
+    -- Others wait for a timer that is made with their key. Two steps that made timers with the same
+    -- keys in different orders would wait for each other, and PostgreSQL would end one of them. So
+    -- all make them in the order of the keys, as the nodes do.
+    FOR one IN SELECT * FROM unnest(ids, keys) AS found (id, key) ORDER BY key COLLATE "POSIX", id
+    LOOP
         SELECT lars.is_meant(settle_parked.query, p.key, p.tag, p.handler, false, p.deadline,
                              p.attempt, p.last_error, p.reason)
           INTO still FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;

@@ -268,7 +268,11 @@ impl Transaction<'_> {
             self.query(MOVE, &[&self.group, &ids, &dues, &deadlines]).await?;
         }
         if !changes.inserts.is_empty() {
-            self.insert(&Columns::of(changes.inserts.values())).await?;
+            // Others wait for a timer that is made with their key. Two batches that made timers
+            // with the same keys in different orders would wait for each other.
+            let mut inserts: Vec<&Insert<'_>> = changes.inserts.values().collect();
+            inserts.sort_by_key(|insert| insert.new.key.as_deref());
+            self.insert(&Columns::of(&inserts)).await?;
         }
         Ok(())
     }
@@ -383,7 +387,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(inserts: impl Iterator<Item = &'a Insert<'a>>) -> Self {
+    fn of(inserts: &[&'a Insert<'a>]) -> Self {
         let mut columns = Self::default();
         for Insert { id, new, due, deadline, planned } in inserts {
             columns.ids.push(*id);
