@@ -1,15 +1,17 @@
-//! Two transactions that would wait for each other.
+//! What another transaction holds, and two that would wait for each other.
 
 use std::time::Duration;
 
+use super::node::Tagged;
 use super::server::{Connected, Database, server};
-use crate::Durable;
 use crate::model::{
     Act, Fence, Finish, NewTimer, OnConflict, Select, Start, States, Then, When, Which,
 };
+use crate::query::{Query, State};
 use crate::store::{Keep, PostgresStore, Request, Store, Terms, Write};
 use crate::sync::Arc;
 use crate::time::Micros;
+use crate::{Durable, Error, Refused, Timers};
 
 /// A node without handlers, so that there is a group, and parked timers: their identities, keys and
 /// handlers.
@@ -195,4 +197,62 @@ fn whatever_the_order_of_a_batch_its_timers_are_taken_in_the_order_of_their_iden
         }
     }
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+}
+
+/// As long as a transaction is open, calls about other timers are answered.
+fn others_go_on(timers: &Timers) {
+    for round in 0..10 {
+        let hour = Duration::from_secs(3_600);
+        let others: Vec<_> = (0..5)
+            .map(|n| timers.schedule_once(hour, Tagged(n)).key(format!("{round}/{n}")).submit())
+            .collect();
+        others.into_iter().for_each(|other| assert!(other.wait().is_ok()));
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_parked_timer_that_a_transaction_holds_holds_up_no_call_for_another_one() {
+    let server = server();
+    let database = server.database();
+    let rows = (1..8).map(|n| format!("({n}, 'key/{n}', 'a')")).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute(
+        "BEGIN; SELECT lars.discard_parked('default', 1); SELECT lars.retry_parked('default', 2);
+         SELECT lars.schedule('default', 'a', '1', '1 h', key => 'key/3');
+         SELECT lars.pause('default', 'a')",
+    );
+    let (one, two) = (timers.retry_parked(1), timers.discard_parked(2));
+    let (taken, paused) = (timers.retry_parked(3), timers.pause("a"));
+    others_go_on(&timers);
+    assert!(timers.retry_parked(4).wait().unwrap());
+    user.execute("COMMIT");
+    assert!(!one.wait().unwrap() && !two.wait().unwrap(), "they are gone");
+    let refused = taken.wait().unwrap_err();
+    assert!(matches!(&refused, Error::Refused(Refused::KeyTaken { .. })), "{refused}");
+    paused.wait().unwrap();
+    assert_eq!(user.number("SELECT count(*) FROM lars.paused"), 1);
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_through_what_is_parked_passes_over_what_a_transaction_holds() {
+    let server = server();
+    let database = server.database();
+    let rows = (1..8).map(|n| format!("({n}, 'key/{n}', 'a')")).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute("BEGIN; SELECT id FROM lars.parked WHERE id IN (2, 4, 6) FOR UPDATE");
+    let query = Query::new().states([State::Parked]).limit(4);
+    let retried = timers.retry_all(&query).wait().unwrap();
+    assert_eq!((retried.changed, retried.passed_over), (2, 2), "1 and 3");
+    let rest = query.after(retried.next.unwrap());
+    let discarded = timers.discard_all(&rest).wait().unwrap();
+    assert_eq!((discarded.changed, discarded.passed_over), (2, 1), "5 and 7");
+    user.execute("COMMIT");
+    let left = user.text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM lars.parked").unwrap();
+    assert_eq!(left, "2 4 6");
+    durable.close().unwrap();
 }

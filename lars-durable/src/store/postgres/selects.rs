@@ -117,8 +117,9 @@ impl Transaction<'_> {
             Act::Cancel | Act::Reset(_) => {
                 selected.each = self.change_timers(select, act, &paused, &timers).await?;
             }
-            Act::Retry => selected.each = self.retry_parked(&parked).await?,
-            Act::Discard => selected.each = self.discard_parked(&parked).await?,
+            Act::Retry | Act::Discard => {
+                selected.each = self.settle_parked(select, act, &paused, &parked).await?;
+            }
         }
         Ok(Written::Selected(Selected { looked_at, matched, next, ..selected }))
     }
@@ -294,6 +295,43 @@ impl Transaction<'_> {
         let held = if missing.is_empty() { 0 } else { self.there_are(&missing).await?.len() };
         each.extend(std::iter::repeat_n(Written::Held, held));
         self.store(&changes).await?;
+        Ok(each)
+    }
+}
+
+/// The same of what is parked.
+const LOCK_PARKED: &str = "SELECT id, bucket, deadline, deadline, false, attempt, handler, key,
+            CASE WHEN $3 THEN last_error END, reason, tag
+       FROM lars.parked WHERE grp = $1 AND id = ANY ($2)
+      ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
+
+const ARE_PARKED: &str = "SELECT id FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
+
+impl Transaction<'_> {
+    /// Lets those that still match run again, or discards them.
+    async fn settle_parked(
+        &self,
+        select: &Select,
+        act: Act,
+        paused: &[Arc<str>],
+        ids: &[TimerId],
+    ) -> Result<Vec<Written>> {
+        let errors = select.failed_with.is_some();
+        let locked = self.query(LOCK_PARKED, &[&self.group, &ids, &errors]).await?;
+        let locked: Vec<Candidate> = locked.iter().map(candidate).collect();
+        let mut held = 0;
+        if locked.len() < ids.len() {
+            // Those that are gone were settled by somebody else.
+            let there = self.query(ARE_PARKED, &[&self.group, &ids]).await?.len();
+            held = there.saturating_sub(locked.len());
+        }
+        let still = |row: &&Candidate| select.matches(row, self.clock, paused);
+        let meant: Vec<TimerId> = locked.iter().filter(still).map(|row| row.id).collect();
+        let mut each = match act {
+            Act::Retry => self.retry_parked(&meant).await?,
+            _ => self.discard_parked(&meant).await?,
+        };
+        each.extend(std::iter::repeat_n(Written::Held, held));
         Ok(each)
     }
 }

@@ -140,7 +140,7 @@ impl<'a> Transaction<'a> {
     async fn carry_out_one(&mut self, request: &Request) -> Result<Reply> {
         Ok(match request {
             Request::Load { .. } => unreachable!("loads go together"),
-            Request::Write(write) => Reply::Written(self.write(write).await?),
+            Request::Write(write) => Reply::Written(self.write_or_leave(write).await?),
             Request::Keep(keep) => self.keep(keep).await?,
             Request::Batch { writer, token, history } => {
                 self.batch(*writer, *token, *history).await?;
