@@ -5,12 +5,13 @@ use std::time::Duration;
 use super::node::Tagged;
 use super::server::{Connected, Database, server};
 use crate::model::{
-    Act, Fence, Finish, NewTimer, OnConflict, Select, Start, States, Then, When, Which,
+    Act, Fence, Finish, Kept, NewTimer, Old, OnConflict, Ran, RunOutcome, Select, Start, States,
+    Then, When, Which,
 };
 use crate::query::{Query, State};
-use crate::store::{Keep, PostgresStore, Request, Store, Terms, Write};
+use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
-use crate::time::Micros;
+use crate::time::{Micros, Timestamp};
 use crate::{Durable, Error, Refused, Timers};
 
 /// A node without handlers, so that there is a group, and parked timers: their identities, keys and
@@ -255,4 +256,47 @@ fn a_step_through_what_is_parked_passes_over_what_a_transaction_holds() {
     let left = user.text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM lars.parked").unwrap();
     assert_eq!(left, "2 4 6");
     durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn what_is_deleted_because_it_is_old_waits_for_nobody_who_holds_it() {
+    let server = server();
+    let database = server.database();
+    let mut store = PostgresStore::new(database.place());
+    PostgresStore::prepare(&database.place()).unwrap();
+    let long_ago = Timestamp(1_700_000_000_000_000);
+    let ran = |timer: i64| Ran {
+        timer,
+        fence: Fence::new(1, 1),
+        key: None,
+        handler: "a".into(),
+        node: "node".into(),
+        run: 0,
+        attempt: 1,
+        planned: long_ago,
+        began: long_ago,
+        ended: long_ago,
+        outcome: RunOutcome::Done,
+        error: None,
+    };
+    store.transact(&[Request::Record((1..=5).map(ran).collect())]).unwrap();
+    let user = database.client();
+    user.execute(
+        "INSERT INTO lars.used_key
+         SELECT 'default', 'key/' || n, now() - interval '1 h' FROM generate_series(1, 5) AS n",
+    );
+    user.execute(
+        "BEGIN;
+         UPDATE lars.used_key SET until = now() + interval '1 h' WHERE key = 'key/2';
+         SELECT FROM lars.run WHERE timer = 2 FOR UPDATE",
+    );
+    let kept = Kept { most: None, age: Some(Micros::SECOND) };
+    let asked = [Request::Forget { limit: 9 }, Request::Prune { old: Old::Runs, kept, limit: 9 }];
+    let replies = store.transact(&asked).unwrap().replies;
+    assert!(matches!(replies[..], [Reply::Forgotten(4), Reply::Pruned(4)]), "{replies:?}");
+    user.execute("COMMIT");
+    let replies = store.transact(&asked).unwrap().replies;
+    assert!(matches!(replies[..], [Reply::Forgotten(0), Reply::Pruned(1)]), "{replies:?}");
+    assert_eq!(user.number("SELECT count(*) FROM lars.used_key"), 1, "it is remembered again");
 }

@@ -48,7 +48,7 @@ const LAST_KEPT: &str = "SELECT ended_at, timer, fence FROM lars.run
 
 const BEFORE: &str = "SELECT timer, fence FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\" AND (ended_at, timer, fence) < ($2, $3, $4)
-      ORDER BY ended_at, timer, fence LIMIT $5";
+      ORDER BY ended_at, timer, fence LIMIT $5 FOR UPDATE SKIP LOCKED";
 
 /// Found by identity, see `by_id`.
 const DELETE: &str = "DELETE FROM lars.run r
