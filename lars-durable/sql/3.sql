@@ -446,9 +446,10 @@ $$;
 
 -- The next 5,001 timers from behind `after` on, and where each is: those with a tag by time, those
 -- whose keys begin with something by key, and others by bucket and time; then those that are parked.
--- An index has the order of each way, and is read no further. Groups may have the same key, which is
--- one place.
-CREATE FUNCTION lars.places(grp text, query lars.query, after text)
+-- Behind the place of the last of `most` that are meant, it is only one: that says that there is one.
+-- An index has the order of each way, and is read no further: a loop reads a few rows ahead, where
+-- RETURN QUERY would read them all. Groups may have the same key, which is one place.
+CREATE FUNCTION lars.places(grp text, query lars.query, after text, most int)
     RETURNS TABLE (place text, id bigint, parked boolean, meant boolean) LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
     SET enable_sort = off SET jit = off SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
@@ -466,7 +467,8 @@ DECLARE
     -- It is looked at when it is due, or earlier.
     last_due    timestamptz := coalesce((places.query).due_before, 'infinity');
     room        int := 5001;
-    number      int;
+    missing     int := places.most;
+    last_place  text;
     owned       smallint;
 BEGIN
     IF NOT (places.after IS NULL OR after_parked IS NOT NULL AND (places.query).parked
@@ -478,19 +480,23 @@ BEGIN
     IF after_parked IS NOT NULL OR NOT (places.query).timers THEN
         -- Only what is parked.
     ELSIF (places.query).tag IS NOT NULL THEN
-        RETURN QUERY
+        FOR place, id, parked, meant IN
         SELECT concat_ws(':', 'due', t.bucket, t.id, t.due_at), t.id, false,
                lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
                              t.deadline, t.attempt, t.last_error, NULL)
           FROM lars.timer t
          WHERE t.tag = (places.query).tag AND t.grp = places.grp
            AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
-         ORDER BY t.due_at, t.id LIMIT room;
-        GET DIAGNOSTICS number = ROW_COUNT;
-        room := room - number;
+         ORDER BY t.due_at, t.id LIMIT room
+        LOOP
+            RETURN NEXT;
+            room := CASE WHEN missing > 0 OR place = last_place THEN room - 1 ELSE 0 END;
+            EXIT WHEN room = 0;
+            missing := missing - meant::int; last_place := place;
+        END LOOP;
     ELSIF by_key THEN
         -- No key has a character below the first one, or so many of the last.
-        RETURN QUERY
+        FOR place, id, parked, meant IN
         SELECT 'key:' || t.key, t.id, false,
                t.grp = places.grp
                AND lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
@@ -500,35 +506,48 @@ BEGIN
                                          (places.query).key_prefix COLLATE "POSIX")
                    AND t.key < (places.query).key_prefix || repeat(chr(1114111), 129)
                  ORDER BY t.key, t.grp LIMIT room) AS t
-         ORDER BY t.key, t.grp;
-        GET DIAGNOSTICS number = ROW_COUNT;
-        room := room - number;
+         ORDER BY t.key, t.grp
+        LOOP
+            RETURN NEXT;
+            room := CASE WHEN missing > 0 OR place = last_place THEN room - 1 ELSE 0 END;
+            EXIT WHEN room = 0;
+            missing := missing - meant::int; last_place := place;
+        END LOOP;
     ELSE
         FOR owned IN SELECT b.bucket FROM lars.bucket b
                       WHERE b.grp = places.grp AND b.bucket >= first_place ORDER BY b.bucket
         LOOP
-            RETURN QUERY
+            FOR place, id, parked, meant IN
             SELECT concat_ws(':', 'due', t.bucket, t.id, t.due_at), t.id, false,
                    lars.is_meant(places.query, t.key, t.tag, t.handler, t.fence IS NOT NULL,
                                  t.deadline, t.attempt, t.last_error, NULL)
               FROM lars.timer t
              WHERE t.grp = places.grp COLLATE "POSIX" AND t.bucket = owned
                AND (t.due_at, t.id) > (first_due, first_id) AND t.due_at <= last_due
-             ORDER BY t.due_at, t.id LIMIT room;
-            GET DIAGNOSTICS number = ROW_COUNT;
-            room := room - number;
-            EXIT WHEN room <= 0;
+             ORDER BY t.due_at, t.id LIMIT room
+            LOOP
+                RETURN NEXT;
+                room := CASE WHEN missing > 0 OR place = last_place THEN room - 1 ELSE 0 END;
+                EXIT WHEN room = 0;
+                missing := missing - meant::int; last_place := place;
+            END LOOP;
+            EXIT WHEN room = 0;
             first_due := '-infinity'; first_id := 0;
         END LOOP;
     END IF;
     IF (places.query).parked AND room > 0 THEN
-        RETURN QUERY
+        FOR place, id, parked, meant IN
         SELECT 'parked:' || p.id, p.id, true,
                lars.is_meant(places.query, p.key, p.tag, p.handler, false, p.deadline, p.attempt,
                              p.last_error, p.reason)
           FROM lars.parked p
          WHERE p.grp = places.grp COLLATE "POSIX" AND p.id > coalesce(after_parked, 0)
-         ORDER BY p.id LIMIT room;
+         ORDER BY p.id LIMIT room
+        LOOP
+            RETURN NEXT;
+            EXIT WHEN missing <= 0;
+            missing := missing - meant::int;
+        END LOOP;
     END IF;
 END $$;
 
@@ -547,7 +566,8 @@ DECLARE
 BEGIN
     PERFORM lars.check_group(walk.grp);
     PERFORM lars.check_most(walk.most);
-    FOR one IN SELECT p.* FROM lars.places(walk.grp, walk.query, walk.after) AS p LOOP
+    FOR one IN SELECT p.* FROM lars.places(walk.grp, walk.query, walk.after,
+                                               walk.most) AS p LOOP
         IF last_place IS DISTINCT FROM one.place THEN
             IF looked_at >= 5000 OR matched >= walk.most THEN
                 next_place := last_place;
@@ -742,6 +762,8 @@ CREATE FUNCTION lars.settle_parked(
 DECLARE
     one record;
     still boolean;
+    ids bigint[] := '{}';
+    keys text[] := '{}';
 BEGIN
     PERFORM lars.check_query(settle_parked.query);
     looked_at := 0; changed := 0; passed_over := 0;
@@ -754,6 +776,14 @@ BEGIN
         END IF;
         looked_at := looked_at + 1;
         CONTINUE WHEN NOT one.meant;
+        ids := ids || one.id;
+        keys := keys || (SELECT p.key FROM lars.parked p WHERE p.id = one.id);
+    END LOOP;
+    -- Others wait for a timer that is made with their key. Two steps that made timers with the same
+    -- keys in different orders would wait for each other, and PostgreSQL would end one of them. So
+    -- all make them in the order of the keys, as the nodes do.
+    FOR one IN SELECT * FROM unnest(ids, keys) AS found (id, key) ORDER BY key COLLATE "POSIX", id
+    LOOP
         SELECT lars.is_meant(settle_parked.query, p.key, p.tag, p.handler, false, p.deadline,
                              p.attempt, p.last_error, p.reason)
           INTO still FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;

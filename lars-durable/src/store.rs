@@ -206,8 +206,8 @@ pub(crate) enum Request {
     /// Parks timers that are not started and were put off first at `before` or earlier. Only those
     /// whose bucket nobody else has owned since.
     Park { timers: Vec<(TimerId, Tenure)>, before: Timestamp, reason: String },
-    /// Forgets keys whose time is over.
-    Forget,
+    /// Forgets keys whose time is over: at most `limit`.
+    Forget { limit: usize },
     /// Remembers runs that are over, each once.
     Record(Vec<Ran>),
     /// Deletes what is not to be kept, the oldest first: at most `limit`.
@@ -336,8 +336,8 @@ pub(crate) enum Reply {
     PutOff(Vec<Option<Timestamp>>),
     /// To [`Request::Park`]: those that are parked now and were not before.
     Parked(Vec<Row>),
-    /// To [`Request::Forget`].
-    Forgotten,
+    /// To [`Request::Forget`]: how many.
+    Forgotten(usize),
     /// To [`Request::Record`].
     Recorded,
     /// To [`Request::Prune`]: how many.

@@ -54,6 +54,11 @@ fn pruned_at_once(old: Old) -> (usize, i64) {
     }
 }
 
+/// How many keys are forgotten at once, and of which part of the runner's time that takes at most
+/// one, while there are more. After a long stop there may be millions.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
+const FORGET_SHARE: i64 = 8;
+
 /// The group has one bucket of this number, and so one node that deletes what is old.
 const PRUNER: BucketNo = 0;
 
@@ -78,6 +83,8 @@ pub(super) struct Runner {
     next_full_sweep: Mono,
     /// When parked timers, and the history, are looked through.
     next_prune: [Mono; 2],
+    /// When more keys are forgotten, before the next sweep.
+    next_forget: Mono,
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
     /// When it is said again that nothing starts.
@@ -125,7 +132,7 @@ impl Asked {
     fn goes_once(&self) -> bool {
         match self {
             Self::Load(order) => order.sweeps(),
-            Self::Prune(..) => true,
+            Self::Prune(..) | Self::Forget => true,
             _ => false,
         }
     }
@@ -153,7 +160,7 @@ impl Asked {
             }
             Self::Read(ids) => Request::Read { ids: ids.clone(), letters: Arc::clone(letters) },
             Self::Look(ids) => Request::Read { ids: ids.clone(), letters: Letters::default() },
-            Self::Forget => Request::Forget,
+            Self::Forget => Request::Forget { limit: FORGOTTEN_AT_ONCE },
             Self::Record(runs) => Request::Record(runs.clone()),
             Self::Prune(old, kept) => {
                 Request::Prune { old: *old, kept: *kept, limit: pruned_at_once(*old).0 }
@@ -177,6 +184,7 @@ impl Runner {
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
             next_prune: [Mono(0); 2],
+            next_forget: Mono::NEVER,
             blocked_until: Mono(0),
             say_used_up: Mono::MIN,
         }
@@ -258,6 +266,7 @@ impl Node {
             // An estimate of the clock that is a little old makes the load a little late.
             let load = self.next_load(runner.next_sweep);
             let sweeps = runner.blocked_until.min(runner.next_sweep).min(retry).min(load);
+            let sweeps = sweeps.min(runner.next_forget);
             let prunes =
                 [Old::Parked, Old::Runs].into_iter().filter(|old| self.prunes(*old).is_some());
             prunes.map(|old| runner.next_prune[old as usize]).fold(sweeps, Mono::min)
@@ -337,7 +346,6 @@ impl Node {
             self.runner.next_sweep = now + self.settings.sweep;
             let reach = self.runner.reach(now);
             orders.extend(self.sweeps(now, SWEEP_GRACE, reach));
-            self.runner.sent.push(Asked::Forget);
             let runs = self.runs_to_look_at(self.settings.batch);
             if !runs.is_empty() {
                 self.runner.sent.push(Asked::Look(runs));
@@ -346,6 +354,10 @@ impl Node {
             self.runner.next_sweep = now + self.settings.sweep;
         }
         self.runner.sent.extend(orders.into_iter().map(Asked::Load));
+        if sweeps || now >= self.runner.next_forget {
+            self.runner.next_forget = Mono::NEVER;
+            self.runner.sent.push(Asked::Forget);
+        }
         for old in [Old::Parked, Old::Runs] {
             if let Some(kept) =
                 self.prunes(old).filter(|_| now >= self.runner.next_prune[old as usize])
@@ -565,7 +577,11 @@ impl Node {
                 }
             }
             (Asked::Look(ids), Reply::Loaded(rows)) => self.look_at_runs(&ids, &rows),
-            (Asked::Forget, Reply::Forgotten) => {}
+            (Asked::Forget, Reply::Forgotten(count)) => {
+                if count >= FORGOTTEN_AT_ONCE {
+                    self.runner.next_forget = now + (now - flight.sent) * FORGET_SHARE;
+                }
+            }
             (Asked::Record(_), Reply::Recorded) => {}
             (Asked::Prune(old, _), Reply::Pruned(count)) => {
                 self.pruned(now, flight.sent, old, count);

@@ -66,6 +66,8 @@ struct Bench {
     notified: usize,
     /// How often the writer asked for identities and nothing else.
     only_drawn: usize,
+    /// When keys were forgotten, and how many.
+    forgotten: Vec<(i64, usize)>,
     next_call: u64,
 }
 
@@ -108,6 +110,7 @@ impl Bench {
             needless: Vec::new(),
             notified: 0,
             only_drawn: 0,
+            forgotten: Vec::new(),
             next_call: 0,
         };
         bench.live();
@@ -148,6 +151,13 @@ impl Bench {
                         let draws = |request: &Request| matches!(request, Request::Ids { .. });
                         self.only_drawn += usize::from(requests.iter().all(draws));
                         let mut committed = self.store.transact(&requests);
+                        let replies = committed.iter().flat_map(|committed| &committed.replies);
+                        let forgotten = replies.filter_map(|reply| match reply {
+                            Reply::Forgotten(0) => None,
+                            Reply::Forgotten(count) => Some((self.now, *count)),
+                            _ => None,
+                        });
+                        self.forgotten.extend(forgotten);
                         if self.loses.take_if(|loses| *loses == lane).is_some() {
                             committed = Err(StoreError::unknown("the answer is lost"));
                         }
@@ -345,6 +355,23 @@ fn identities_come_with_the_batch_before_and_take_no_transaction_of_their_own() 
         }
         assert_eq!(bench.only_drawn, 1, "the first of {size} timers in each call");
     }
+}
+
+#[test]
+fn of_very_many_keys_whose_time_is_over_a_thousand_are_forgotten_at_once_and_the_rest_soon() {
+    let mut bench = Bench::new();
+    let remember = Micros(10 * SECOND);
+    let timers = (0..2_500)
+        .map(|number: i64| NewTimer { remember, ..bench.timer(0, &number.to_string(), None) });
+    let timers = Arc::new(timers.collect());
+    bench.call(Write::Schedule(timers));
+    bench.run_until(60 * SECOND, |_| RunEnd::Done);
+    assert_eq!(bench.seen.len(), 2_500);
+    let counts: Vec<usize> = bench.forgotten.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [1_000, 1_000, 500]);
+    let times: BTreeSet<i64> = bench.forgotten.iter().map(|(time, _)| *time).collect();
+    let (first, last) = (times.first().unwrap(), times.last().unwrap());
+    assert!(last - first < SECOND, "{times:?}: no sweep comes so soon");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod failover;
 mod given_up;
 mod handover;
 mod held;
+mod locks;
 mod looks;
 mod node;
 mod opening;

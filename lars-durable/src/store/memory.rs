@@ -202,9 +202,14 @@ impl Tables {
                 let park = |timer| self.park_waiting(timer, *before, reason, now);
                 Reply::Parked(timers.iter().copied().filter_map(park).collect())
             }
-            Request::Forget => {
-                self.used_keys.retain(|_, until| *until > now);
-                Reply::Forgotten
+            Request::Forget { limit } => {
+                let mut forgotten = 0;
+                self.used_keys.retain(|_, until| {
+                    let stays = *until > now || forgotten == *limit;
+                    forgotten += usize::from(!stays);
+                    stays
+                });
+                Reply::Forgotten(forgotten)
             }
             Request::Record(runs) => {
                 for ran in runs {

@@ -78,6 +78,12 @@ const TRIES: u32 = 8;
 const OPENING: Duration = Duration::from_secs(10);
 
 /// How long a lane waits for a row that somebody holds, before it leaves that row alone.
+///
+/// Each statement takes rows in the order of their identities, and new keys in their own order, so
+/// that no two statements wait for each other. Two transactions may, because each has several. To
+/// take all rows of a batch before its first statement would cost each batch something, and this is
+/// rare. So whoever has waited for so long gives up, before the server looks for a deadlock (it
+/// does so after a second, unless `deadlock_timeout` says otherwise), and goes around the other.
 const LOCK_PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long a lane leaves alone what others hold, after it has waited for a row in vain: it waits

@@ -323,7 +323,7 @@ fn writes(request: &Request) -> bool {
         | Request::Finish(_)
         | Request::PutOff { .. }
         | Request::Park { .. }
-        | Request::Forget
+        | Request::Forget { .. }
         | Request::Record(_)
         | Request::Prune { .. } => true,
     }

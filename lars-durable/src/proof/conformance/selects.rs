@@ -295,3 +295,28 @@ fn a_step_that_is_repeated_is_not_carried_out_again_but_a_look_is() {
         assert!(found(bench, &Select { after, ..all() }).is_empty(), "nothing is parked");
     });
 }
+
+#[test]
+fn a_step_of_a_file_reads_one_timer_more_than_it_finds_and_none_behind_that() {
+    let mut bench = Bench::sqlite();
+    let timers = (0..9).map(|number| {
+        let timer = bench.keyed(number * SECOND, &format!("key/{number}"));
+        NewTimer { tag: Some("red".into()), ..timer }
+    });
+    let timers = timers.collect();
+    let ids: Vec<TimerId> = bench.schedule(timers).iter().map(|placed| placed.id).collect();
+    let path = bench.directory.as_ref().unwrap().file();
+    // No store can read this.
+    let spoil = format!("UPDATE lars_timer SET attempt = -1 WHERE id > {}", ids[3]);
+    rusqlite::Connection::open(path).unwrap().execute(&spoil, []).unwrap();
+    for select in [
+        all(),
+        Select { prefix: Some("key/".into()), ..all() },
+        Select { tag: Some("red".into()), ..all() },
+    ] {
+        let found = step(&mut bench, &Select { limit: 3, ..select.clone() }, Act::Count);
+        assert_eq!((found.looked_at, found.matched, found.next.is_some()), (3, 3, true));
+        let found = step(&mut bench, &Select { scan: 3, ..select }, Act::Count);
+        assert_eq!((found.looked_at, found.matched, found.next.is_some()), (3, 3, true));
+    }
+}

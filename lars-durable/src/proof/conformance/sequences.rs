@@ -174,7 +174,7 @@ impl Sequence {
 
     fn finish(&mut self) -> Request {
         let Some((id, fence)) = self.rng.choice(&self.started).copied() else {
-            return Request::Forget;
+            return Request::Forget { limit: self.rng.usize(1..4) };
         };
         let then = match self.rng.u8(..8) {
             0..=1 => Then::Done,

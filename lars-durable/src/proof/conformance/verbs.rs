@@ -158,13 +158,32 @@ fn a_used_key_stays_taken_as_long_as_it_is_remembered() {
         assert_eq!(bench.finish(id, fence, Then::Done), Finished::Gone);
 
         bench.later(9 * SECOND);
-        assert_eq!(bench.one(Request::Forget), Reply::Forgotten);
+        assert_eq!(bench.one(Request::Forget { limit: 9 }), Reply::Forgotten(0));
         let again = bench.keyed(0, "key");
         assert_eq!(bench.schedule(vec![again])[0].id, 0, "kept, although there is no timer");
         bench.later(2 * SECOND);
-        assert_eq!(bench.one(Request::Forget), Reply::Forgotten);
+        assert_eq!(bench.one(Request::Forget { limit: 9 }), Reply::Forgotten(1));
         let again = bench.keyed(0, "key");
         assert_ne!(bench.schedule(vec![again])[0].id, 0);
+    });
+}
+
+#[test]
+fn however_many_keys_are_to_be_forgotten_no_more_than_asked_are_at_once_and_all_in_the_end() {
+    for_each_store(|bench| {
+        for number in 0..7 {
+            let remember = Micros(SECOND * if number < 5 { 1 } else { 100 });
+            let timer = NewTimer { remember, ..bench.keyed(0, &format!("key/{number}")) };
+            let id = bench.schedule(vec![timer])[0].id;
+            let (_, fence) = bench.start(id);
+            bench.finish(id, fence, Then::Done);
+        }
+        bench.later(2 * SECOND);
+        for count in [2, 2, 1, 0] {
+            assert_eq!(bench.one(Request::Forget { limit: 2 }), Reply::Forgotten(count));
+        }
+        let kept = bench.keyed(0, "key/6");
+        assert_eq!(bench.schedule(vec![kept])[0].id, 0, "its time is not over");
     });
 }
 

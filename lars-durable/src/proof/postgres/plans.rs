@@ -283,7 +283,7 @@ impl Rounds {
             letters: Letters::default(),
         });
         let mut asked: Vec<Request> = loads.collect();
-        asked.insert(0, Request::Forget);
+        asked.insert(0, Request::Forget { limit: 1_000 });
         let kept = Kept { most: Some(50), age: Some(Micros::DAY) };
         asked.push(Request::Prune { old: Old::Parked, kept, limit: 50 });
         self.history(kept);

@@ -2,10 +2,13 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::node::{SHORT_LEASE, node, schedule};
 use super::server::{Connected, Database, PATIENCE, server};
+use crate::model::{Act, Select, States};
+use crate::store::{PostgresStore, Reply, Request, Store, Write, Written};
+use crate::sync::Arc;
 use crate::{Durable, Fired, Payload};
 
 /// A node without handlers, and a table of timers in four buckets and of some that are parked.
@@ -183,6 +186,80 @@ fn a_step_reads_no_more_timers_than_it_may_look_at_however_many_there_are() {
         }
     }
     durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_by_sql_reads_hardly_more_timers_than_it_is_to_find() {
+    let server = server();
+    let database = server.database();
+    let (durable, client) = filled(&database, 20_000, 20_000);
+    let read = || {
+        client.number(
+            "SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables
+              WHERE schemaname = 'lars' AND relname IN ('timer', 'parked')",
+        )
+    };
+    for way in WAYS {
+        let mut calls = vec![
+            format!("count('default', {way}, most => 3)"),
+            format!("list('default', {way}, most => 3)"),
+            format!("cancel_all('default', {way}, most => 3)"),
+            format!("reset_all('default', '1 h', {way}, most => 3)"),
+        ];
+        calls.extend(
+            ["retry_all", "discard_all"].map(|it| format!("{it}('default', {way}, most => 3)")),
+        );
+        for call in calls {
+            client.execute("BEGIN");
+            let before = read();
+            client.execute(&format!("SELECT lars.{call}"));
+            let read = read() - before;
+            client.execute("ROLLBACK");
+            assert!((4..=60).contains(&read), "{call} has read {read}");
+        }
+    }
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_of_a_node_reads_hardly_more_timers_than_it_is_to_find() {
+    let server = server();
+    let database = server.database();
+    let (durable, client) = filled(&database, 3_000, 3_000);
+    durable.close().unwrap();
+    let read = || {
+        client.execute("SELECT pg_stat_clear_snapshot()");
+        client.number(
+            "SELECT sum(idx_tup_fetch)::bigint FROM pg_stat_user_tables
+              WHERE schemaname = 'lars' AND relname IN ('timer', 'parked')",
+        )
+    };
+    let all = Select::of(States::ALL, 10, 5_000);
+    let mut before = read();
+    for select in [
+        all.clone(),
+        Select { prefix: Some("k/".into()), ..all.clone() },
+        Select { tag: Some("red".into()), ..all.clone() },
+        Select { states: States::PARKED, ..all },
+    ] {
+        let mut store = PostgresStore::new(database.place());
+        let count = Write::Select { select: Arc::new(select.clone()), act: Act::Count };
+        let replies = store.transact(&[Request::Write(count)]).unwrap().replies;
+        let Reply::Written(Written::Selected(selected)) = &replies[0] else { panic!() };
+        assert_eq!((selected.matched, selected.next.is_some()), (10, true), "{select:?}");
+        // A session says what it has read when it ends, at the latest.
+        drop(store);
+        let end = Instant::now() + PATIENCE;
+        while read() == before {
+            assert!(Instant::now() < end, "the statistics never come");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let after = read();
+        assert!(after - before <= 30, "{} were read: {select:?}", after - before);
+        before = after;
+    }
 }
 
 /// Of a handler that is not paused.

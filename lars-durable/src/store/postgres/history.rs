@@ -22,9 +22,11 @@ macro_rules! columns {
 const RECORD: &str = concat!(
     "INSERT INTO lars.run (grp, ",
     columns!(),
-    ") SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[],
-                                $7::bigint[], $8::int[], $9::timestamptz[], $10::timestamptz[],
-                                $11::timestamptz[], $12::text[], $13::text[])
+    ") SELECT $1, * FROM (
+         SELECT unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
+                unnest($6::text[]), unnest($7::bigint[]), unnest($8::int[]),
+                unnest($9::timestamptz[]), unnest($10::timestamptz[]), unnest($11::timestamptz[]),
+                unnest($12::text[]), unnest($13::text[])) AS ended
       ON CONFLICT DO NOTHING",
 );
 
@@ -48,7 +50,7 @@ const LAST_KEPT: &str = "SELECT ended_at, timer, fence FROM lars.run
 
 const BEFORE: &str = "SELECT timer, fence FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\" AND (ended_at, timer, fence) < ($2, $3, $4)
-      ORDER BY ended_at, timer, fence LIMIT $5";
+      ORDER BY ended_at, timer, fence LIMIT $5 FOR UPDATE SKIP LOCKED";
 
 /// Found by identity, see `by_id`.
 const DELETE: &str = "DELETE FROM lars.run r

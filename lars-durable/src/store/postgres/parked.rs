@@ -20,7 +20,7 @@ const TAKEN: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2
      UNION ALL
      SELECT key FROM lars.used_key WHERE grp = $1 AND key = ANY ($2) AND until > $3";
 
-/// What is not named begins anew.
+/// What is not named begins anew. In the order of the keys, as all make timers (`writes`).
 const UNPARK: &str = "WITH back AS (
        DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING *)
      INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
@@ -28,7 +28,7 @@ const UNPARK: &str = "WITH back AS (
                              tag)
      SELECT id, grp, bucket, $3, $3, $3, CASE WHEN origin IS NULL THEN key END, handler,
             payload_version, payload, repeat, remember, last_error, run, origin, tag
-       FROM back";
+       FROM back ORDER BY key COLLATE \"POSIX\", id";
 
 const DISCARD: &str = "DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING id";
 

@@ -51,12 +51,13 @@ const BY_TAG: &str = candidates!(
 /// All groups share the index of the keys: what is read of others counts as looked at.
 const BY_KEY: &str = candidates!(
     "$5",
-    ", grp = $1 FROM (SELECT * FROM lars.timer WHERE key >= $2 AND key < $3
-                       ORDER BY key, grp LIMIT $4) AS first ORDER BY key, grp"
+    ", grp FROM (SELECT * FROM lars.timer
+                  WHERE key >= $1 AND key < $3 AND (key, grp) > ($1, $2)
+                  ORDER BY key, grp LIMIT $4) AS first ORDER BY key, grp"
 );
 
 /// The timer of this group with a key.
-const OF_KEY: &str = candidates!("$3", ", true FROM lars.timer WHERE grp = $1 AND key = $2");
+const OF_KEY: &str = candidates!("$3", " FROM lars.timer WHERE grp = $1 AND key = $2");
 
 const PARKED: &str = "SELECT id, bucket, deadline, deadline, false, attempt, handler, key,
             CASE WHEN $4 THEN last_error END, reason, tag
@@ -117,8 +118,9 @@ impl Transaction<'_> {
             Act::Cancel | Act::Reset(_) => {
                 selected.each = self.change_timers(select, act, &paused, &timers).await?;
             }
-            Act::Retry => selected.each = self.retry_parked(&parked).await?,
-            Act::Discard => selected.each = self.discard_parked(&parked).await?,
+            Act::Retry | Act::Discard => {
+                selected.each = self.settle_parked(select, act, &paused, &parked).await?;
+            }
         }
         Ok(Written::Selected(Selected { looked_at, matched, next, ..selected }))
     }
@@ -135,17 +137,14 @@ impl Transaction<'_> {
         let errors = select.failed_with.is_some();
         for row in self.query(BUCKETS, &[&self.group, &rows::number(first)]).await? {
             let number: i16 = row.get(0);
-            // One more than is looked at says that there is one.
-            let most = count(select.scan - seen.looked_at + 1);
-            let (due, id) = std::mem::replace(&mut after, (Timestamp::MIN, TimerId::MIN));
-            let parameters: [&(dyn ToSql + Sync); 7] =
-                [&self.group, &number, &due, &id, &select.due.1, &most, &errors];
-            for row in self.query(BY_TIME, &parameters).await?.iter().map(candidate) {
-                if seen.is_full(select) {
-                    return Ok(seen);
-                }
-                let cursor = Cursor::Due { bucket: row.bucket, due: row.due, id: row.id };
-                seen.add(select, paused, self.clock, row, cursor);
+            let after = std::mem::replace(&mut after, (Timestamp::MIN, TimerId::MIN));
+            let page = async |(due, id): (Timestamp, TimerId), most: i64| {
+                let parameters: [&(dyn ToSql + Sync); 7] =
+                    [&self.group, &number, &due, &id, &select.due.1, &most, &errors];
+                self.query(BY_TIME, &parameters).await
+            };
+            if self.fill(&mut seen, select, paused, after, page).await? {
+                return Ok(seen);
             }
         }
         seen.next = select.behind_timers();
@@ -156,61 +155,18 @@ impl Transaction<'_> {
         &self,
         select: &Select,
         paused: &[Arc<str>],
-        (due, id): (Timestamp, TimerId),
+        after: (Timestamp, TimerId),
     ) -> Result<Seen> {
-        let (mut seen, most) = (Seen::default(), count(select.scan + 1));
+        let mut seen = Seen::default();
         let (tag, errors) = (select.tag.as_deref(), select.failed_with.is_some());
-        let parameters: [&(dyn ToSql + Sync); 7] =
-            [&self.group, &tag, &due, &id, &select.due.1, &most, &errors];
-        for row in self.query(BY_TAG, &parameters).await?.iter().map(candidate) {
-            if seen.is_full(select) {
-                return Ok(seen);
-            }
-            let cursor = Cursor::Due { bucket: row.bucket, due: row.due, id: row.id };
-            seen.add(select, paused, self.clock, row, cursor);
+        let page = async |(due, id): (Timestamp, TimerId), most: i64| {
+            let parameters: [&(dyn ToSql + Sync); 7] =
+                [&self.group, &tag, &due, &id, &select.due.1, &most, &errors];
+            self.query(BY_TAG, &parameters).await
+        };
+        if !self.fill(&mut seen, select, paused, after, page).await? {
+            seen.next = select.behind_timers();
         }
-        seen.next = select.behind_timers();
-        Ok(seen)
-    }
-
-    async fn seen_by_key(
-        &self,
-        select: &Select,
-        paused: &[Arc<str>],
-        from: String,
-    ) -> Result<Seen> {
-        let (mut seen, end, most) = (Seen::default(), select.end_of_keys(), count(select.scan + 1));
-        let errors = select.failed_with.is_some();
-        let found = self.query(BY_KEY, &[&self.group, &from, &end, &most, &errors]).await?;
-        let mut last_is_other: Option<&str> = None;
-        for row in &found {
-            if seen.is_full(select) {
-                if let Some(key) = last_is_other {
-                    // This group may have the key too, behind the place where the step has ended.
-                    let own = self.query(OF_KEY, &[&self.group, &key, &errors]).await?;
-                    for row in own.iter().map(candidate) {
-                        if !seen.found.iter().any(|found| found.id == row.id) {
-                            seen.looked_at -= 1;
-                            seen.add(select, paused, self.clock, row, Cursor::Key(key.to_owned()));
-                        }
-                    }
-                }
-                return Ok(seen);
-            }
-            let key = row.get::<_, &str>(7);
-            last_is_other = (!row.get::<_, bool>(11)).then_some(key);
-            match last_is_other {
-                Some(key) => {
-                    seen.looked_at += 1;
-                    seen.next = Some(Cursor::Key(key.to_owned()));
-                }
-                None => {
-                    let cursor = Cursor::Key(key.to_owned());
-                    seen.add(select, paused, self.clock, candidate(row), cursor);
-                }
-            }
-        }
-        seen.next = select.behind_timers();
         Ok(seen)
     }
 
@@ -220,17 +176,93 @@ impl Transaction<'_> {
         paused: &[Arc<str>],
         after: TimerId,
     ) -> Result<Seen> {
-        let (mut seen, most) = (Seen::default(), count(select.scan + 1));
+        let mut seen = Seen::default();
         let errors = select.failed_with.is_some();
-        for row in &self.query(PARKED, &[&self.group, &after, &most, &errors]).await? {
-            if seen.is_full(select) {
-                return Ok(seen);
-            }
-            let row = candidate(row);
-            let cursor = Cursor::Parked(row.id);
-            seen.add(select, paused, self.clock, row, cursor);
+        let page = async |(_, id): (Timestamp, TimerId), most: i64| {
+            self.query(PARKED, &[&self.group, &id, &most, &errors]).await
+        };
+        if !self.fill(&mut seen, select, paused, (Timestamp::MIN, after), page).await? {
+            seen.next = None;
         }
-        seen.next = None;
+        Ok(seen)
+    }
+
+    /// Takes in page after page, each from behind the last row of the one before, until there is no
+    /// more, or the step is full, which it says.
+    async fn fill(
+        &self,
+        seen: &mut Seen,
+        select: &Select,
+        paused: &[Arc<str>],
+        mut after: (Timestamp, TimerId),
+        page: impl AsyncFn((Timestamp, TimerId), i64) -> Result<Vec<Row>>,
+    ) -> Result<bool> {
+        loop {
+            let most = seen.next_page(select);
+            let rows = page(after, count(most)).await?;
+            for row in rows.iter().map(candidate) {
+                if seen.is_full(select) {
+                    return Ok(true);
+                }
+                after = (row.due, row.id);
+                let cursor = match row.reason {
+                    Some(_) => Cursor::Parked(row.id),
+                    None => Cursor::Due { bucket: row.bucket, due: row.due, id: row.id },
+                };
+                seen.add(select, paused, self.clock, row, cursor);
+            }
+            if rows.len() < most {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn seen_by_key(
+        &self,
+        select: &Select,
+        paused: &[Arc<str>],
+        from: String,
+    ) -> Result<Seen> {
+        let (mut seen, end) = (Seen::default(), select.end_of_keys());
+        let errors = select.failed_with.is_some();
+        // No group has no name.
+        let (mut after, mut is_own) = ((from, String::new()), true);
+        loop {
+            let most = seen.next_page(select);
+            let parameters: [&(dyn ToSql + Sync); 5] =
+                [&after.0, &after.1, &end, &count(most), &errors];
+            let rows = self.query(BY_KEY, &parameters).await?;
+            for row in &rows {
+                if seen.is_full(select) {
+                    if !is_own {
+                        // This group may have the key too, behind the place where the step has
+                        // ended.
+                        let own = self.query(OF_KEY, &[&self.group, &after.0, &errors]).await?;
+                        for row in own.iter().map(candidate) {
+                            if !seen.found.iter().any(|found| found.id == row.id) {
+                                let cursor = Cursor::Key(after.0.clone());
+                                seen.looked_at -= 1;
+                                seen.add(select, paused, self.clock, row, cursor);
+                            }
+                        }
+                    }
+                    return Ok(seen);
+                }
+                after = (row.get(7), row.get(11));
+                is_own = after.1 == self.group;
+                let cursor = Cursor::Key(after.0.clone());
+                if is_own {
+                    seen.add(select, paused, self.clock, candidate(row), cursor);
+                } else {
+                    seen.looked_at += 1;
+                    seen.next = Some(cursor);
+                }
+            }
+            if rows.len() < most {
+                break;
+            }
+        }
+        seen.next = select.behind_timers();
         Ok(seen)
     }
 }
@@ -238,6 +270,17 @@ impl Transaction<'_> {
 impl Seen {
     fn is_full(&self, select: &Select) -> bool {
         self.looked_at >= select.scan || self.found.len() >= select.limit
+    }
+
+    /// How many rows are read next: one more than are looked at, which says that there is one. Most
+    /// steps find enough among the first. Where few match, a page is as long as all before it, so
+    /// that there are not many.
+    fn next_page(&self, select: &Select) -> usize {
+        if self.is_full(select) {
+            return 1;
+        }
+        let room = select.scan - self.looked_at;
+        room.min(self.looked_at.max(select.limit)).saturating_add(1)
     }
 
     fn add(
@@ -294,6 +337,43 @@ impl Transaction<'_> {
         let held = if missing.is_empty() { 0 } else { self.there_are(&missing).await?.len() };
         each.extend(std::iter::repeat_n(Written::Held, held));
         self.store(&changes).await?;
+        Ok(each)
+    }
+}
+
+/// The same of what is parked.
+const LOCK_PARKED: &str = "SELECT id, bucket, deadline, deadline, false, attempt, handler, key,
+            CASE WHEN $3 THEN last_error END, reason, tag
+       FROM lars.parked WHERE grp = $1 AND id = ANY ($2)
+      ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
+
+const ARE_PARKED: &str = "SELECT id FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
+
+impl Transaction<'_> {
+    /// Lets those that still match run again, or discards them.
+    async fn settle_parked(
+        &self,
+        select: &Select,
+        act: Act,
+        paused: &[Arc<str>],
+        ids: &[TimerId],
+    ) -> Result<Vec<Written>> {
+        let errors = select.failed_with.is_some();
+        let locked = self.query(LOCK_PARKED, &[&self.group, &ids, &errors]).await?;
+        let locked: Vec<Candidate> = locked.iter().map(candidate).collect();
+        let mut held = 0;
+        if locked.len() < ids.len() {
+            // Those that are gone were settled by somebody else.
+            let there = self.query(ARE_PARKED, &[&self.group, &ids]).await?.len();
+            held = there.saturating_sub(locked.len());
+        }
+        let still = |row: &&Candidate| select.matches(row, self.clock, paused);
+        let meant: Vec<TimerId> = locked.iter().filter(still).map(|row| row.id).collect();
+        let mut each = match act {
+            Act::Retry => self.retry_parked(&meant).await?,
+            _ => self.discard_parked(&meant).await?,
+        };
+        each.extend(std::iter::repeat_n(Written::Held, held));
         Ok(each)
     }
 }

@@ -40,8 +40,14 @@ const BLOCK: i64 = 1_024;
 const DRAW: &str = "SELECT pg_catalog.nextval('lars.timer_id')
        FROM pg_catalog.generate_series(1, $1::bigint)";
 
-/// By the index `used_key_until`, which no other condition fits.
-const FORGET: &str = "DELETE FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2";
+/// By the index `used_key_until`, which no other condition fits. A transaction of a user holds the
+/// key of a run that it ends.
+const FORGET: &str = "WITH gone AS (
+       DELETE FROM lars.used_key WHERE grp = $1 AND key = ANY (ARRAY(
+              SELECT key FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2
+               ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
+       RETURNING 1)
+     SELECT pg_catalog.count(*) FROM gone";
 
 /// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
 /// session's next word.
@@ -140,7 +146,7 @@ impl<'a> Transaction<'a> {
     async fn carry_out_one(&mut self, request: &Request) -> Result<Reply> {
         Ok(match request {
             Request::Load { .. } => unreachable!("loads go together"),
-            Request::Write(write) => Reply::Written(self.write(write).await?),
+            Request::Write(write) => Reply::Written(self.write_or_leave(write).await?),
             Request::Keep(keep) => self.keep(keep).await?,
             Request::Batch { writer, token, history } => {
                 self.batch(*writer, *token, *history).await?;
@@ -167,10 +173,7 @@ impl<'a> Transaction<'a> {
                 Old::Parked => self.prune(*kept, *limit).await?,
                 Old::Runs => self.prune_runs(*kept, *limit).await?,
             }),
-            Request::Forget => {
-                self.forget().await?;
-                Reply::Forgotten
-            }
+            Request::Forget { limit } => Reply::Forgotten(self.forget(*limit).await?),
         })
     }
 
@@ -243,9 +246,10 @@ impl<'a> Transaction<'a> {
     }
 
     /// Keys whose time is over.
-    async fn forget(&self) -> Result<()> {
-        self.query(FORGET, &[&self.group, &self.clock]).await?;
-        Ok(())
+    async fn forget(&self, limit: usize) -> Result<usize> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit]).await?;
+        Ok(usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0))
     }
 }
 

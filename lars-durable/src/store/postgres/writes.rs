@@ -13,6 +13,7 @@ use super::keys::{Changes, Held, Holder, Insert, Times, Update};
 use super::rows::{self, bucket, by_id};
 use super::transaction::{Result, Transaction};
 use super::values::text;
+use super::{LOCK_PATIENCE, milliseconds};
 use crate::model::{Loaded, NewTimer, OnConflict, TimerId, Which};
 use crate::store::{How, Letters, Placed, Write, Written};
 use crate::sync::Arc;
@@ -45,6 +46,27 @@ impl Transaction<'_> {
         }
     }
 
+    /// The same, but if others are to be left alone, what would have to wait for them is not done.
+    pub(super) async fn write_or_leave(&self, write: &Write) -> Result<Written> {
+        if !self.around_locks || !waits_for_others(write) {
+            return self.write(write).await;
+        }
+        self.session().execute("SAVEPOINT alone; SET LOCAL lock_timeout = 20").await?;
+        match self.write(write).await {
+            Err(failure) if failure.is_locked() => {
+                self.session().execute("ROLLBACK TO SAVEPOINT alone").await?;
+                Ok(Written::Held)
+            }
+            written => {
+                let patience = milliseconds(LOCK_PATIENCE);
+                let end = format!("RELEASE SAVEPOINT alone; SET LOCAL lock_timeout = {patience}");
+                let written = written?;
+                self.session().execute(&end).await?;
+                Ok(written)
+            }
+        }
+    }
+
     /// What their keys decide, all at once.
     pub(super) async fn write_by_key(&self, writes: &[&Write]) -> Result<Vec<Written>> {
         let lost = self.lost(writes).await?;
@@ -69,6 +91,15 @@ impl Transaction<'_> {
         }
         self.store(&changes).await?;
         Ok(written)
+    }
+}
+
+/// Whether it may come upon a row, or a key, that another transaction holds.
+fn waits_for_others(write: &Write) -> bool {
+    match write.asked() {
+        Write::RetryParked { .. } | Write::DiscardParked { .. } | Write::Pause { .. } => true,
+        Write::Select { act, .. } => act.changes(),
+        _ => false,
     }
 }
 
@@ -268,7 +299,11 @@ impl Transaction<'_> {
             self.query(MOVE, &[&self.group, &ids, &dues, &deadlines]).await?;
         }
         if !changes.inserts.is_empty() {
-            self.insert(&Columns::of(changes.inserts.values())).await?;
+            // Others wait for a timer that is made with their key. Two batches that made timers
+            // with the same keys in different orders would wait for each other.
+            let mut inserts: Vec<&Insert<'_>> = changes.inserts.values().collect();
+            inserts.sort_by_key(|insert| insert.new.key.as_deref());
+            self.insert(&Columns::of(&inserts)).await?;
         }
         Ok(())
     }
@@ -383,7 +418,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(inserts: impl Iterator<Item = &'a Insert<'a>>) -> Self {
+    fn of(inserts: &[&'a Insert<'a>]) -> Self {
         let mut columns = Self::default();
         for Insert { id, new, due, deadline, planned } in inserts {
             columns.ids.push(*id);

@@ -1,6 +1,6 @@
 //! Walks through timers, in SQL: each step reads a bounded number of rows of an index.
 
-use rusqlite::{Result, Row, params};
+use rusqlite::{CachedStatement, Params, Result, Row, params};
 
 use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::{self, Verbs};
@@ -64,23 +64,22 @@ impl Verbs<'_> {
         let paused = verbs::paused(self.connection, self.group)?;
         let mut selected = Selected::default();
         let (mut found, mut last) = (Vec::new(), None);
-        let mut seen = self.candidates(select, &way)?.into_iter();
         // One more row is read than looked at: it says that there is one.
-        for row in seen.by_ref().take(select.scan) {
+        let there_are_more = self.each_candidate(select, &way, |row| {
+            if selected.looked_at >= select.scan || found.len() >= select.limit {
+                return false;
+            }
             selected.looked_at += 1;
-            let matches = select.matches(&row, self.now, &paused);
             last = Some(cursor(&way, &row));
-            if matches {
+            if select.matches(&row, self.now, &paused) {
                 found.push(row);
             }
-            if found.len() >= select.limit {
-                break;
-            }
-        }
-        selected.next = match (seen.next(), way) {
-            (Some(_), _) => last,
-            (None, Way::Parked(_)) => None,
-            (None, _) => select.behind_timers(),
+            true
+        })?;
+        selected.next = match (there_are_more, way) {
+            (true, _) => last,
+            (false, Way::Parked(_)) => None,
+            (false, _) => select.behind_timers(),
         };
         selected.matched = found.len();
         for row in &found {
@@ -89,25 +88,31 @@ impl Verbs<'_> {
         Ok(Written::Selected(selected))
     }
 
-    fn candidates(&self, select: &Select, way: &Way) -> Result<Vec<Candidate>> {
+    /// Shows one after the other, until `take` has enough, which it says.
+    fn each_candidate(
+        &self,
+        select: &Select,
+        way: &Way,
+        take: impl FnMut(Candidate) -> bool,
+    ) -> Result<bool> {
         let scan = i64::try_from(select.scan).map_or(i64::MAX, |scan| scan.saturating_add(1));
         let (group, errors) = (self.group, select.failed_with.is_some());
         match way {
             Way::Due(_, due, id) => {
                 let parameters = params![group, due, id, scan, errors, select.due.1];
-                self.prepare(BY_TIME)?.query_map(parameters, candidate)?.collect()
+                each(self.prepare(BY_TIME)?, parameters, take)
             }
             Way::Tag(due, id) => {
                 let parameters = params![group, due, id, scan, errors, select.due.1, select.tag];
-                self.prepare(BY_TAG)?.query_map(parameters, candidate)?.collect()
+                each(self.prepare(BY_TAG)?, parameters, take)
             }
             Way::Key(from) => {
                 let parameters = params![group, from, select.end_of_keys(), scan, errors];
-                self.prepare(BY_KEY)?.query_map(parameters, candidate)?.collect()
+                each(self.prepare(BY_KEY)?, parameters, take)
             }
             Way::Parked(after) => {
                 let parameters = params![group, after, scan, errors];
-                self.prepare(PARKED)?.query_map(parameters, candidate)?.collect()
+                each(self.prepare(PARKED)?, parameters, take)
             }
         }
     }
@@ -128,6 +133,19 @@ impl Verbs<'_> {
         selected.each.push(written);
         Ok(())
     }
+}
+
+fn each(
+    mut statement: CachedStatement<'_>,
+    parameters: impl Params,
+    mut take: impl FnMut(Candidate) -> bool,
+) -> Result<bool> {
+    for row in statement.query_map(parameters, candidate)? {
+        if !take(row?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Behind this row.

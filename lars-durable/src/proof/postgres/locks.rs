@@ -1,0 +1,302 @@
+//! What another transaction holds, and two that would wait for each other.
+
+use std::time::Duration;
+
+use super::node::Tagged;
+use super::server::{Connected, Database, server};
+use crate::model::{
+    Act, Fence, Finish, Kept, NewTimer, Old, OnConflict, Ran, RunOutcome, Select, Start, States,
+    Then, When, Which,
+};
+use crate::query::{Query, State};
+use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
+use crate::sync::Arc;
+use crate::time::{Micros, Timestamp};
+use crate::{Durable, Error, Refused, Timers};
+
+/// A node without handlers, so that there is a group, and parked timers: their identities, keys and
+/// handlers.
+fn parked(database: &Database, rows: &str) -> (Durable, Connected) {
+    let durable = database.durable().call_timeout(Duration::from_secs(60)).start().unwrap();
+    let client = database.client();
+    client.execute(&format!(
+        "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, handler,
+                                  payload_version, payload, remember, attempt, deaths, run, reason,
+                                  parked_at)
+         SELECT id, 'default', 0, now(), now(), key, handler, 1, '1', 0, 1, 0, 0, 'away', now()
+           FROM (VALUES {rows}) AS them (id, key, handler)"
+    ));
+    (durable, client)
+}
+
+/// Whoever makes a timer waits until two have made one, or somebody waits for a lock.
+const MEET: &str = "
+    CREATE SEQUENCE public.met;
+    CREATE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM nextval('public.met');
+        WHILE (SELECT last_value FROM public.met) < 2 AND NOT EXISTS (
+            SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+             WHERE NOT l.granted AND a.datname = current_database()) LOOP
+            PERFORM pg_sleep(0.01);
+            PERFORM pg_stat_clear_snapshot();
+        END LOOP;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER meet AFTER INSERT ON lars.timer FOR EACH ROW EXECUTE FUNCTION public.meet()";
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn two_steps_by_sql_that_retry_timers_with_the_same_keys_both_come_to_their_end() {
+    let server = server();
+    let database = server.database();
+    let rows = "(1, 'x', 'a'), (2, 'y', 'b'), (3, 'y', 'a'), (4, 'x', 'b')";
+    let (durable, client) = parked(&database, rows);
+    durable.close().unwrap();
+    client.execute(MEET);
+    let changed: i64 = std::thread::scope(|scope| {
+        let steps = ["a", "b"].map(|handler| {
+            let step = database.client();
+            let sql =
+                format!("SELECT changed FROM lars.retry_all('default', handler => '{handler}')");
+            scope.spawn(move || step.number(&sql))
+        });
+        steps.into_iter().map(|step| step.join().unwrap()).sum()
+    });
+    assert_eq!(changed, 2, "each key has one timer");
+    assert_eq!(
+        client.text("SELECT string_agg(key, ' ' ORDER BY key) FROM lars.timer").unwrap(),
+        "x y"
+    );
+    assert_eq!(client.number("SELECT count(*) FROM lars.parked"), 2);
+}
+
+/// Which keys new timers have, in the order in which they are made.
+const WATCH: &str = "
+    CREATE TABLE public.made (place serial, key text);
+    CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO public.made (key) VALUES (NEW.key);
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER watch BEFORE INSERT ON lars.timer FOR EACH ROW EXECUTE FUNCTION public.watch()";
+
+fn timer(id: i64, key: &str) -> NewTimer {
+    NewTimer {
+        id,
+        bucket: 0,
+        when: When::After(Micros::DAY),
+        offset: Micros::ZERO,
+        home: None,
+        key: Some(key.into()),
+        tag: None,
+        conflict: OnConflict::Keep,
+        handler: "a".into(),
+        payload_version: 1,
+        payload: "1".into(),
+        series: None,
+        remember: Micros::ZERO,
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn whoever_makes_many_timers_makes_them_in_the_order_of_their_keys() {
+    let server = server();
+    let database = server.database();
+    let rows = "(1, 'n', 'node'), (2, 'b', 'node'), (3, 'z', 'sql'), (4, 'c', 'sql')";
+    let (durable, client) = parked(&database, rows);
+    durable.close().unwrap();
+    client.execute(WATCH);
+    let made = || {
+        let made = client.text("SELECT string_agg(key, ' ' ORDER BY place) FROM public.made");
+        client.execute("TRUNCATE public.made");
+        made.unwrap()
+    };
+    let mut store = PostgresStore::new(database.place());
+    let timers = [(10, "m"), (11, "a"), (12, "y"), (13, "k")].map(|(id, key)| timer(id, key));
+    let schedule =
+        |timer: &NewTimer| Request::Write(Write::Schedule(Arc::new(vec![timer.clone()])));
+    store.transact(&timers.each_ref().map(schedule)).unwrap();
+    assert_eq!(made(), "a k m y");
+    let select = Select { handler: Some("node".into()), ..Select::of(States::PARKED, 9, 9) };
+    let retry = Write::Select { select: Arc::new(select), act: Act::Retry };
+    store.transact(&[Request::Write(retry)]).unwrap();
+    assert_eq!(made(), "b n");
+    client.execute("SELECT lars.retry_all('default', handler => 'sql')");
+    assert_eq!(made(), "c z");
+}
+
+/// Which timers a statement changes, in the order in which it takes them.
+const WATCH_ROWS: &str = "
+    CREATE TABLE public.taken (place serial, id bigint);
+    CREATE FUNCTION public.watch_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO public.taken (id) VALUES (OLD.id);
+        RETURN coalesce(NEW, OLD);
+    END $$;
+    CREATE TRIGGER watch_rows BEFORE UPDATE OR DELETE ON lars.timer FOR EACH ROW
+        EXECUTE FUNCTION public.watch_rows()";
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn whatever_the_order_of_a_batch_its_timers_are_taken_in_the_order_of_their_identities() {
+    const NODE: u128 = 7;
+    const MANY: i64 = 60;
+    let server = server();
+    let database = server.database();
+    PostgresStore::prepare(&database.place()).unwrap();
+    let mut store = PostgresStore::new(database.place());
+    let join = Keep::Join { node: NODE, serves: true, terms: Terms::default() };
+    let claim = Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] };
+    store.transact(&[Request::Keep(join), Request::Keep(claim)]).unwrap();
+    let client = database.client();
+    client.execute(WATCH_ROWS);
+    let mut shuffled: Vec<i64> = (1..=MANY).collect();
+    // The rows lie in another order than that of their identities.
+    for _ in 0..4 {
+        fastrand::shuffle(&mut shuffled);
+        for id in &shuffled {
+            let new = NewTimer { when: When::After(Micros::ZERO), ..timer(*id, &id.to_string()) };
+            let new = NewTimer { conflict: OnConflict::Replace, ..new };
+            let write = Write::Schedule(Arc::new(vec![new]));
+            store.transact(&[Request::Write(write)]).unwrap();
+        }
+    }
+    // More often than it takes until each statement has a plan that stays.
+    for round in 0..9 {
+        let mut in_any_order = || {
+            fastrand::shuffle(&mut shuffled);
+            shuffled.clone()
+        };
+        let mut ordered = |asked: &[Request], what: &str| {
+            client.execute("TRUNCATE public.taken");
+            store.transact(asked).unwrap();
+            let taken = "SELECT string_agg(id::text, ' ' ORDER BY place) FROM public.taken";
+            let expected: Vec<String> = (1..=MANY).map(|id| id.to_string()).collect();
+            assert_eq!(client.text(taken).unwrap(), expected.join(" "), "{what}");
+        };
+        let fence = Fence::new(1, 1 + round);
+        let start = |id| Start { id, bucket: 0, fence };
+        let starts = in_any_order().into_iter().map(start).collect();
+        ordered(&[Request::Start { node: NODE, lead: Micros::SECOND, starts }], "start");
+        let then = if round < 8 {
+            Then::Retry { after: Micros::ZERO, error: "away".into() }
+        } else {
+            Then::Done
+        };
+        let moved: Vec<Request> = in_any_order()
+            .into_iter()
+            .map(|id| Write::Reset { which: Which::Id(id), when: When::After(Micros::ZERO) })
+            .map(Request::Write)
+            .collect();
+        let finish = |id| Finish { id, fence, then: then.clone() };
+        let finishes: Vec<Finish> = in_any_order().into_iter().map(finish).collect();
+        ordered(&[Request::Finish(finishes)], "finish");
+        if round < 8 {
+            ordered(&moved, "reset");
+        }
+    }
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+}
+
+/// As long as a transaction is open, calls about other timers are answered.
+fn others_go_on(timers: &Timers) {
+    for round in 0..10 {
+        let hour = Duration::from_secs(3_600);
+        let others: Vec<_> = (0..5)
+            .map(|n| timers.schedule_once(hour, Tagged(n)).key(format!("{round}/{n}")).submit())
+            .collect();
+        others.into_iter().for_each(|other| assert!(other.wait().is_ok()));
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_parked_timer_that_a_transaction_holds_holds_up_no_call_for_another_one() {
+    let server = server();
+    let database = server.database();
+    let rows = (1..8).map(|n| format!("({n}, 'key/{n}', 'a')")).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute(
+        "BEGIN; SELECT lars.discard_parked('default', 1); SELECT lars.retry_parked('default', 2);
+         SELECT lars.schedule('default', 'a', '1', '1 h', key => 'key/3');
+         SELECT lars.pause('default', 'a')",
+    );
+    let (one, two) = (timers.retry_parked(1), timers.discard_parked(2));
+    let (taken, paused) = (timers.retry_parked(3), timers.pause("a"));
+    others_go_on(&timers);
+    assert!(timers.retry_parked(4).wait().unwrap());
+    user.execute("COMMIT");
+    assert!(!one.wait().unwrap() && !two.wait().unwrap(), "they are gone");
+    let refused = taken.wait().unwrap_err();
+    assert!(matches!(&refused, Error::Refused(Refused::KeyTaken { .. })), "{refused}");
+    paused.wait().unwrap();
+    assert_eq!(user.number("SELECT count(*) FROM lars.paused"), 1);
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_through_what_is_parked_passes_over_what_a_transaction_holds() {
+    let server = server();
+    let database = server.database();
+    let rows = (1..8).map(|n| format!("({n}, 'key/{n}', 'a')")).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute("BEGIN; SELECT id FROM lars.parked WHERE id IN (2, 4, 6) FOR UPDATE");
+    let query = Query::new().states([State::Parked]).limit(4);
+    let retried = timers.retry_all(&query).wait().unwrap();
+    assert_eq!((retried.changed, retried.passed_over), (2, 2), "1 and 3");
+    let rest = query.after(retried.next.unwrap());
+    let discarded = timers.discard_all(&rest).wait().unwrap();
+    assert_eq!((discarded.changed, discarded.passed_over), (2, 1), "5 and 7");
+    user.execute("COMMIT");
+    let left = user.text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM lars.parked").unwrap();
+    assert_eq!(left, "2 4 6");
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn what_is_deleted_because_it_is_old_waits_for_nobody_who_holds_it() {
+    let server = server();
+    let database = server.database();
+    let mut store = PostgresStore::new(database.place());
+    PostgresStore::prepare(&database.place()).unwrap();
+    let long_ago = Timestamp(1_700_000_000_000_000);
+    let ran = |timer: i64| Ran {
+        timer,
+        fence: Fence::new(1, 1),
+        key: None,
+        handler: "a".into(),
+        node: "node".into(),
+        run: 0,
+        attempt: 1,
+        planned: long_ago,
+        began: long_ago,
+        ended: long_ago,
+        outcome: RunOutcome::Done,
+        error: None,
+    };
+    store.transact(&[Request::Record((1..=5).map(ran).collect())]).unwrap();
+    let user = database.client();
+    user.execute(
+        "INSERT INTO lars.used_key
+         SELECT 'default', 'key/' || n, now() - interval '1 h' FROM generate_series(1, 5) AS n",
+    );
+    user.execute(
+        "BEGIN;
+         UPDATE lars.used_key SET until = now() + interval '1 h' WHERE key = 'key/2';
+         SELECT FROM lars.run WHERE timer = 2 FOR UPDATE",
+    );
+    let kept = Kept { most: None, age: Some(Micros::SECOND) };
+    let asked = [Request::Forget { limit: 9 }, Request::Prune { old: Old::Runs, kept, limit: 9 }];
+    let replies = store.transact(&asked).unwrap().replies;
+    assert!(matches!(replies[..], [Reply::Forgotten(4), Reply::Pruned(4)]), "{replies:?}");
+    user.execute("COMMIT");
+    let replies = store.transact(&asked).unwrap().replies;
+    assert!(matches!(replies[..], [Reply::Forgotten(0), Reply::Pruned(1)]), "{replies:?}");
+    assert_eq!(user.number("SELECT count(*) FROM lars.used_key"), 1, "it is remembered again");
+}
