@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::pin::Pin;
 
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use futures::stream::{self, Stream, StreamExt};
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorRef, Context, Overflow, Props, Recipient, Terminated};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     pool()?;
     topic()?;
     piped_stream()?;

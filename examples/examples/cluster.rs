@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use examples::checks::Problem;
 use examples::nodes::{NodeOptions, Nodes, Role};
 use examples::postgres::{MISSING, Server};
 use lars_durable::schedule::Schedule;
@@ -54,14 +55,14 @@ impl Payload for Numbered {
     const NAME: &'static str = "numbered";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     match options.node.role() {
         Some(role) => {
             work(&options, role)?;
             Ok(ExitCode::SUCCESS)
         }
-        None => look_on(&options),
+        None => Ok(look_on(&options)?),
     }
 }
 

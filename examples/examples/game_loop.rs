@@ -13,6 +13,7 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use examples::checks::Problem;
 use lars_scheduler::LightArrayRevolverScheduler;
 
 const FRAME: Duration = Duration::from_nanos(16_666_667);
@@ -26,7 +27,7 @@ enum Input {
     SlowMotion,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     // The recorded input: a second of play, a pause, slow motion, and normal speed again.
     let inputs: Vec<_> =
         [(60, Input::Plays), (600, Input::Pauses), (120, Input::SlowMotion), (60, Input::Plays)]

@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_durable::query::{Found, Place, Query, State, Step};
 use lars_durable::schedule::Cancel;
 use lars_durable::{CancelReason, Durable, Error, Fired, Handler, Outcome, Payload, Timers};
@@ -58,7 +59,7 @@ impl Payload for Export {
     const NAME: &'static str = "export";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let invoices = Options::parse().invoices;
     let (away, (paid, payments)) = (Arc::new(AtomicBool::new(true)), channel());
     let (say, exports) = channel();

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -248,7 +248,7 @@ impl Service {
 
 // The run.
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     let whole = MINUTE * options.minutes;
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
@@ -315,7 +315,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("some expired, and most did not", {
             !expired.is_empty() && expired.len() < options.services / 2
         }),
-    ])
+    ])?;
+    Ok(())
 }
 
 /// The same numbers in every run.

@@ -11,13 +11,13 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use examples::checks::Problem;
 use lars_scheduler::{Cancellable, LightArrayRevolverScheduler};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -35,7 +35,7 @@ struct Connection {
     heard: Instant,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let mut poll = Poll::new()?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
     // The hook interrupts `poll`. It is called only if a timer is due before the loop wakes anyway.

@@ -7,10 +7,10 @@
 //!
 //!     cargo run --release -p examples --example pinned_threads
 
-use std::error::Error;
+use examples::checks::Problem;
 
 #[cfg(target_os = "linux")]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     println!("this example pins threads as Linux does");
     Ok(())
 }

@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_bridges::metrics::MetricsReporter;
 use lars_scheduler::Handle;
 use metrics::{counter, gauge};
@@ -43,7 +44,7 @@ struct Options {
     seconds: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     let recorder = PrometheusBuilder::new().build_recorder();
     let rendered = recorder.handle();

@@ -6,10 +6,9 @@
 //! ```
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use mini_actor::{Actor, ActorSystem, AskError, Context, Reply};
 
 const SERVERS: usize = 20;
@@ -59,7 +58,7 @@ struct Account {
     early: usize,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let system = ActorSystem::new("servers")?;
     let servers = (0..SERVERS)
         .map(|number| {
@@ -120,5 +119,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         // An answer cancels its timeout, unless that is firing at the same moment.
         ("every timer fired or was cancelled", timers.scheduled == timers.fired + timers.cancelled),
         ("no timer is left", timers.pending == 0),
-    ])
+    ])?;
+    Ok(())
 }

@@ -5,9 +5,9 @@
 //! cargo run --release -p examples --example testing_with_virtual_time
 //! ```
 
-use std::error::Error;
 use std::time::Duration;
 
+use examples::checks::Problem;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, Context, Recipient, StopReason};
 
@@ -82,7 +82,7 @@ impl Actor for Breaker {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let kit = TestKit::new("test")?;
     let changes = kit.probe::<State>("changes");
     let told = changes.actor().recipient();

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_scheduler::late::{Cause, Lateness};
 
 use crate::faults::{Fault, Run};
@@ -49,7 +50,7 @@ const DISTURBED: Duration = Duration::from_millis(15);
 /// From so many runs on it is judged how often the reason was found.
 const JUDGED: usize = 100;
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     #[cfg(target_os = "linux")]
     if let Some(task) = &options.helper {
