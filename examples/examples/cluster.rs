@@ -156,7 +156,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
         let seen = seen(&logs);
         let owners = "SELECT string_agg(buckets::text || CASE WHEN lives THEN '' ELSE ' of a dead \
                       node' END, ' + ') FROM lars.owners WHERE owner IS NOT NULL";
-        let epochs = server.ask("SELECT sum(epoch) - 64 FROM lars.bucket");
+        let epochs = server.ask("SELECT sum(greatest(epoch - 1, 0)) FROM lars.bucket");
         let late = seen.late.get(seen.late.len() / 2).map_or(0, |late| late / 1_000);
         println!(
             "{:>3} s: {} accepted, {} fired ({}/s), half of them less than {late} ms late; buckets \
