@@ -97,7 +97,12 @@ fn main() -> Result<(), Problem> {
             _ => account.wrong += 1,
         }
     }
-    println!("All settled after {:.1?}: {account:?}", began.elapsed());
+    let Account { answered, timed_out, wrong, early } = account;
+    println!(
+        "All settled after {:.1?}: {answered} answered, {timed_out} timed out; wrong: {wrong}, \
+         early: {early}.",
+        began.elapsed()
+    );
 
     // Every question that timed out is answered late. Those answers are dead letters. (On a busy
     // machine some of the fast servers are late, too.)
@@ -108,7 +113,7 @@ fn main() -> Result<(), Problem> {
     }
     let timers = system.scheduler().timers().metrics();
     let report = system.close()?;
-    println!("Closed: {report}");
+    println!("Closed: {report}\n");
 
     verify(&[
         ("every question has one end", account.answered + account.timed_out == QUESTIONS),

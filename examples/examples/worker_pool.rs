@@ -200,7 +200,7 @@ fn main() -> Result<(), Problem> {
     let metrics = system.metrics();
     let report = system.close()?;
     println!(
-        "{done} jobs done; {} panics, {} restarts, workers given up: {buried}.\nClosed: {report}",
+        "{done} jobs done; {} panics, {} restarts, workers given up: {buried}.\nClosed: {report}\n",
         metrics.panicked, metrics.restarts
     );
     verify(&[

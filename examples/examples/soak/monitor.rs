@@ -192,7 +192,7 @@ impl Monitor {
         println!("  {:<46} {:>14}", "  at most", self.most.0);
         let lateness = &metrics.lateness;
         println!(
-            "  late: half {:?}, 99 % {:?}, 99.9 % {:?}, at most {:?}\n",
+            "  late: half {:.1?}, 99 % {:.1?}, 99.9 % {:.1?}, at most {:.1?}\n",
             lateness.quantile(0.5),
             lateness.quantile(0.99),
             lateness.quantile(0.999),
