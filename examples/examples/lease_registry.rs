@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use examples::checks::{Problem, verify};
+use examples::number::number;
 use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -30,10 +31,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Parser)]
 struct Options {
     /// How many services there are.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = number::<usize>(1_000, 1_000_000))]
     services: usize,
     /// How many minutes of their life to show.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = number::<u32>(1, 1_440))]
     minutes: u32,
 }
 

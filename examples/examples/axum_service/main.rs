@@ -37,6 +37,8 @@ use self::health::Health;
 use self::routes::{Metrics, Shop};
 use self::spans::Spans;
 
+/// A service with time limits, reminders, probes and metrics, which ends well at SIGTERM. Without
+/// `--listen` it is its own client, and checks itself.
 #[derive(Debug, Clone, Parser)]
 struct Options {
     /// Where to serve, until SIGTERM.
@@ -107,7 +109,8 @@ async fn run(options: &Options, file: &Path) -> Result<Option<Checks>, Problem> 
     };
 
     let mut terminate = signal(SignalKind::terminate())?;
-    let listener = TcpListener::bind(options.listen.unwrap_or(([127, 0, 0, 1], 0).into())).await?;
+    let listen = options.listen.unwrap_or(([127, 0, 0, 1], 0).into());
+    let listener = TcpListener::bind(listen).await.map_err(|error| format!("{listen}: {error}"))?;
     let address = listener.local_addr()?;
     println!("http://{address}");
     let client = options.listen.is_none().then(|| thread::spawn(move || client::checks(address)));
