@@ -204,9 +204,9 @@ pub(crate) fn block(title: &str) -> Block<'_> {
 }
 
 /// A table with bold titles, from this row on.
-pub(crate) fn table<'a, const N: usize>(
-    titles: [&'static str; N],
-    widths: [Constraint; N],
+pub(crate) fn table<'a>(
+    titles: impl IntoIterator<Item = &'static str>,
+    widths: impl IntoIterator<Item = Constraint>,
     rows: Vec<Row<'a>>,
     first: usize,
 ) -> Table<'a> {
