@@ -214,6 +214,33 @@ pub(crate) fn table<'a>(
     Table::new(rows.into_iter().skip(first), widths).header(header).column_spacing(2)
 }
 
+/// Those of the columns for which there is room: each needs so many columns of the terminal.
+fn shown<T, const N: usize>(
+    width: u16,
+    least: [u16; N],
+    columns: [T; N],
+) -> impl Iterator<Item = T> {
+    columns.into_iter().zip(least).filter(move |(_, least)| width >= *least).map(|it| it.0)
+}
+
+/// What is left of the terminal for the columns whose width is given as zero.
+fn room<const N: usize>(width: u16, least: [u16; N], widths: [u16; N]) -> usize {
+    // A frame, and two columns between what is shown.
+    let taken: u16 = shown(width, least, widths).map(|it| it + 2).sum();
+    usize::from(width.saturating_sub(taken))
+}
+
+/// The room for the last two columns: whose something is, and what else is to be said of it, which
+/// is perhaps not shown.
+fn whose_and_place<const N: usize>(
+    width: u16,
+    least: [u16; N],
+    widths: [u16; N],
+) -> (usize, usize) {
+    let room = room(width, least, widths);
+    if width >= least[N - 1] { (room / 2, room - room / 2) } else { (room, 0) }
+}
+
 /// A title, and how old the listing is that it is about.
 fn listed(what: &str, pending: Option<&Pending>) -> String {
     pending.map_or_else(|| what.to_owned(), |it| format!("{what}, {}", ago(it.age)))

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Wrap};
 
-use super::{FAINT, block, table};
+use super::{FAINT, block, room, shown, table};
 use crate::app::{App, Controls, Order};
 use crate::snapshot::{Late, LateRow, Snapshot};
 use crate::text::{grouped, head, tail, time};
@@ -17,6 +17,8 @@ const CAUSE: usize = 20;
 const WITH_PLACES: u16 = 100;
 /// One of fewer columns shows no times and counts, which the shares stand for.
 const WITH_TIMES: u16 = 70;
+/// What each column needs.
+const LEAST: [u16; 6] = [0, WITH_TIMES, WITH_TIMES, 0, 0, WITH_PLACES];
 
 /// The height of a part that has no table.
 const WORDS: u16 = 5;
@@ -151,10 +153,8 @@ fn draw_rows(
         Some(Order::Name) => all.sort_by(|one, other| one.culprit.cmp(&other.culprit)),
         _ => {}
     }
-    let (times, places) = (area.width >= WITH_TIMES, area.width >= WITH_PLACES);
-    // The frame, the shares, and two columns between what is shown.
-    let fixed = 13 + if times { 24 } else { 0 } + if places { 2 } else { 0 };
-    let room = usize::from(area.width).saturating_sub(fixed);
+    let places = area.width >= WITH_PLACES;
+    let room = room(area.width, LEAST, [7, 10, 10, 0, 0, 0]);
     // As wide as the widest, unless that leaves too little to the others.
     let widest = all.iter().map(|it| it.cause.chars().count()).max().unwrap_or(0).max(CAUSE);
     let cause = widest.min(if places { room / 2 } else { room * 3 / 5 });
@@ -164,6 +164,7 @@ fn draw_rows(
         let (time, count) = (time(it.time), grouped(it.count));
         Row::new(shown(
             area.width,
+            LEAST,
             [
                 share(late, it.time),
                 format!("{time:>10}"),
@@ -179,19 +180,13 @@ fn draw_rows(
         let rest = late.rest();
         let (share, time) = (share(late, rest), format!("{:>10}", time(rest)));
         let cells = [share, time, String::new(), others.into(), String::new(), String::new()];
-        rows.push(Row::new(shown(area.width, cells)).fg(FAINT));
+        rows.push(Row::new(shown(area.width, LEAST, cells)).fg(FAINT));
     }
     let first = first(&app.controls, rows.len(), area.height);
     let widths = [7, 10, 10, cause as u16, culprit as u16, place as u16].map(Constraint::Length);
     let titles = ["  share", "      time", words.counted, "cause", "culprit", "scheduled at"];
-    let (titles, widths) = (shown(area.width, titles), shown(area.width, widths));
+    let (titles, widths) = (shown(area.width, LEAST, titles), shown(area.width, LEAST, widths));
     frame.render_widget(table(titles, widths, rows, first).block(block(title)), area);
-}
-
-/// Those of the columns for which there is room.
-fn shown<T>(width: u16, columns: [T; 6]) -> impl Iterator<Item = T> {
-    let least = [0, WITH_TIMES, WITH_TIMES, 0, 0, WITH_PLACES];
-    columns.into_iter().zip(least).filter(move |(_, least)| width >= *least).map(|it| it.0)
 }
 
 fn share(late: &Late, time: u64) -> String {

@@ -714,6 +714,28 @@ fn a_narrow_terminal_shows_which_page_order_and_filter_and_whole_counts() {
 }
 
 #[test]
+fn the_tables_of_a_narrow_terminal_leave_out_columns_and_cut_neither_numbers_nor_titles() {
+    let mut second = with_actors(snapshot(3));
+    second.threads[0].ran += 500_000_000;
+    let mut app = app([with_actors(snapshot(1)), second]);
+    let pages = [
+        (Page::Timers, [" 12,000 ", "   30.0 s ", "   first due  whose ", " in  "]),
+        (Page::Slow, [" 35.0 ms ", "   2.00 s ", "    ran for  ", "   together  "]),
+        (Page::Actors, [" 5,000 ", " stopped ", "     mailbox  ", "why           for "]),
+        (Page::Threads, [" 2.40 s", " 25.0 % ", "  for, in all", " running  "]),
+    ];
+    for (page, texts) in pages {
+        app.turn_to(page);
+        for width in [40, 49, 50, 59, 60, 69, 70, 79, 80, 120] {
+            let screen = drawn(&app, width, 24);
+            for text in texts {
+                assert!(screen.contains(text), "`{text}` in {width} columns: {screen}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_page_can_be_drawn_in_a_terminal_of_any_size() {
     let first = snapshot(1);
     let mut second = snapshot(2);
