@@ -6,18 +6,17 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::pin::Pin;
 
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use futures::stream::{self, Stream, StreamExt};
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorRef, Context, Overflow, Props, Recipient, Terminated};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     pool()?;
     topic()?;
     piped_stream()?;
     results()?;
-    println!("A pool, a topic, a stream, and a handler with a result did their work.");
     Ok(())
 }
 
@@ -68,7 +67,9 @@ fn pool() -> Result<(), Box<dyn Error>> {
     kit.settle();
     let worker = |path: &str| kit.find::<u64>(path).map(|worker| worker.metrics().processed);
     let shares = ["/pool/$1", "/pool/$2", "/pool/$3"].map(worker);
-    ensure(shares == [Some(3); 3], "the jobs were not shared out")
+    ensure(shares == [Some(3); 3], "the jobs were not shared out")?;
+    println!("A pool gave each of its three workers three of nine jobs.");
+    Ok(())
 }
 
 /// Passes on what is published to all subscribers. A subscriber that stops is forgotten.
@@ -118,7 +119,9 @@ fn topic() -> Result<(), Box<dyn Error>> {
     kit.settle();
     topic.tell(ForTopic::Publish("two".to_owned()))?;
     ensure(first.expect_message() == "one" && first.expect_message() == "two", "news were lost")?;
-    ensure(kit.dead_letters().is_empty(), "the topic wrote to one that had stopped")
+    ensure(kit.dead_letters().is_empty(), "the topic wrote to one that had stopped")?;
+    println!("A topic told its subscribers the news, and forgot the one that stopped.");
+    Ok(())
 }
 
 /// Receives the items of a stream one at a time. It asks for the next when one has been handled, so
@@ -164,7 +167,7 @@ impl Actor for Printer {
     type Message = String;
 
     fn receive(&mut self, line: String, _: &mut Context<Self>) {
-        println!("{line}");
+        println!("  {line}");
     }
 }
 
@@ -176,7 +179,9 @@ fn piped_stream() -> Result<(), Box<dyn Error>> {
     let reader = kit.spawn("reader", move || Reader { lines: Some(lines), out })?;
     kit.settle();
     ensure(reader.is_stopped(), "the stream did not end")?;
-    ensure(printer.metrics().processed == 5, "not all lines were passed on")
+    ensure(printer.metrics().processed == 5, "not all lines were passed on")?;
+    println!("A stream went through an actor, no faster than a full mailbox took its lines.");
+    Ok(())
 }
 
 /// Adds numbers up. A line that is not a number fails the actor, and its supervision decides.
@@ -205,5 +210,7 @@ fn results() -> Result<(), Box<dyn Error>> {
         sum.tell(line)?;
     }
     let failures = kit.panics();
-    ensure(failures.len() == 1 && sum.metrics().processed == 3, "the error went elsewhere")
+    ensure(failures.len() == 1 && sum.metrics().processed == 3, "the error went elsewhere")?;
+    println!("A handler returned an error, and its actor went on as its supervision says.");
+    Ok(())
 }

@@ -10,13 +10,13 @@
 //! ```
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::fmt::Debug;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use examples::checks::Problem;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::{FutureExt, select};
@@ -32,8 +32,6 @@ const LIMIT: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_millis(50);
 const BEAT: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(10);
-
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// What happened.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ struct Story {
     took: Duration,
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Problem> {
     let scheduler = LightArrayRevolverScheduler::new()?;
     let timers = scheduler.handle();
     let clock = Instant::now();
@@ -109,7 +107,7 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Everything, one after the other, on whatever executor polls it.
-async fn story(timers: Handle, end: impl FnOnce()) -> Result<Story, Failure> {
+async fn story(timers: Handle, end: impl FnOnce()) -> Result<Story, Problem> {
     let before = timers.metrics();
     let outcomes = join_all((0..REQUESTS).map(|number| request(&timers, number))).await;
     let after = timers.metrics();
@@ -177,7 +175,7 @@ async fn yield_once() {
 
 /// Serves a hundred requests, and closes when none has come for a while. Each request moves the one
 /// timer.
-async fn idle_connection(timers: &Handle) -> Result<(Duration, u64), Failure> {
+async fn idle_connection(timers: &Handle) -> Result<(Duration, u64), Problem> {
     let (sender, mut requests) = futures::channel::mpsc::unbounded();
     let before = timers.metrics().scheduled;
     let mut idle = timers.sleep(IDLE);
@@ -187,7 +185,7 @@ async fn idle_connection(timers: &Handle) -> Result<(Duration, u64), Failure> {
             sender.unbounded_send(number)?;
             yield_once().await;
         }
-        Ok::<_, Failure>(())
+        Ok::<_, Problem>(())
     };
     let mut client = Box::pin(client.fuse());
     loop {
@@ -206,7 +204,7 @@ async fn idle_connection(timers: &Handle) -> Result<(Duration, u64), Failure> {
 }
 
 /// Six beats, of which the third takes more than two periods. What was missed is left out.
-async fn heartbeat(timers: &Handle) -> Result<Vec<u128>, Failure> {
+async fn heartbeat(timers: &Handle) -> Result<Vec<u128>, Problem> {
     let start = timers.now();
     let mut ticks = timers.interval_at(start, BEAT)?.missed_ticks(MissedTickBehavior::Skip);
     let mut beats = Vec::new();
@@ -224,7 +222,7 @@ async fn heartbeat(timers: &Handle) -> Result<Vec<u128>, Failure> {
 }
 
 /// Connects to a server that comes up with the fourth attempt.
-async fn connect(timers: &Handle) -> Result<(u32, Duration), Failure> {
+async fn connect(timers: &Handle) -> Result<(u32, Duration), Problem> {
     let policy = BackoffPolicy::builder().initial(PAUSE).max_attempts(10).build()?;
     let start = timers.now();
     let mut attempts = 0;
@@ -247,7 +245,7 @@ fn row<T: Debug>(name: &str, stories: [&Story; 3], value: impl Fn(&Story) -> T) 
 }
 
 /// The promises, in real time as in virtual time.
-fn check(story: &Story) -> Result<(), Failure> {
+fn check(story: &Story) -> Result<(), Problem> {
     // If the machine stands still for the limit, a request may time out before it is polled, even
     // the first time, and a timer may fire although the answer came.
     let requests =

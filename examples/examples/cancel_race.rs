@@ -1,13 +1,12 @@
 //! Several threads cancel the same timers while they fire: every timer has exactly one winner.
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use lars_scheduler::{Cancellable, LightArrayRevolverScheduler, Task};
 
 const ROUNDS: usize = 40;
@@ -21,7 +20,7 @@ const SPACING: Duration = Duration::from_nanos(500);
 /// How often each of the timers of a round was won by somebody.
 type Wins = Vec<AtomicU8>;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let scheduler = LightArrayRevolverScheduler::new()?;
     let fired = Arc::new(AtomicU64::new(0));
     let mut cancelled = [0_u64; THREADS];
@@ -96,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if fired == 0 || cancelled == 0 {
         println!("  note   one side won them all, because the machine stood still: run it again");
     }
-    verdict
+    Ok(verdict?)
 }
 
 /// Cancels every timer, in an order of the thread's own, about when the timers are due. Returns how

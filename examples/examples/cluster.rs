@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use examples::checks::Problem;
 use examples::nodes::{NodeOptions, Nodes, Role};
 use examples::postgres::{MISSING, Server};
 use lars_durable::schedule::Schedule;
@@ -54,14 +55,14 @@ impl Payload for Numbered {
     const NAME: &'static str = "numbered";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     match options.node.role() {
         Some(role) => {
             work(&options, role)?;
             Ok(ExitCode::SUCCESS)
         }
-        None => look_on(&options),
+        None => Ok(look_on(&options)?),
     }
 }
 
@@ -155,7 +156,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
         let seen = seen(&logs);
         let owners = "SELECT string_agg(buckets::text || CASE WHEN lives THEN '' ELSE ' of a dead \
                       node' END, ' + ') FROM lars.owners WHERE owner IS NOT NULL";
-        let epochs = server.ask("SELECT sum(epoch) - 64 FROM lars.bucket");
+        let epochs = server.ask("SELECT sum(greatest(epoch - 1, 0)) FROM lars.bucket");
         let late = seen.late.get(seen.late.len() / 2).map_or(0, |late| late / 1_000);
         println!(
             "{:>3} s: {} accepted, {} fired ({}/s), half of them less than {late} ms late; buckets \

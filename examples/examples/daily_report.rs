@@ -12,6 +12,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use examples::checks::Problem;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, Zoned};
 use lars_jobs::wall_clock::{CronSchedule, VirtualWallClock, WallClock, WallClockScheduler};
@@ -20,7 +21,7 @@ use lars_scheduler::LightArrayRevolverScheduler;
 const ZONE: &str = "Europe/Berlin";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     println!("Spring: 2:30 does not exist on Sunday, so the backup runs at 3:00.\n");
     let week = a_week("2026-03-26T12:00", Duration::ZERO)?;
     check(&week, "backup", &["02:30", "02:30", "03:00", "02:30", "02:30", "02:30", "02:30"])?;

@@ -3,12 +3,11 @@
 //! queue.
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use futures::executor::block_on;
 use lars_jobs::delay_queue::DelayQueue;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler};
@@ -34,7 +33,7 @@ struct Taken {
     at: Instant,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     // For the async consumers only; the threads wait by themselves.
     let scheduler = LightArrayRevolverScheduler::new()?;
     let queue = DelayQueue::new();
@@ -112,7 +111,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     ensure(
         early + lost + doubled == 0 && in_order && scheduler.pending() == 0,
         "not every item was taken once, in time and in order",
-    )
+    )?;
+    Ok(())
 }
 
 /// Puts its share in, in no order of deadlines, and takes every tenth item out again. Says whether

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_durable::{Durable, Error, Fired, OnConflict, Payload};
 use serde::{Deserialize, Serialize};
 
@@ -57,11 +58,14 @@ impl Payload for PaymentDue {
     const NAME: &'static str = "payment-due";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     match &options.work_in {
-        Some(directory) => work(directory, options.timers).map(|()| ExitCode::SUCCESS),
-        None => look_on(&options),
+        Some(directory) => {
+            work(directory, options.timers)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Ok(look_on(&options)?),
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use examples::checks::Problem;
 use lars_jobs::repeated_timer::RepeatedTimer;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler, VirtualTime};
 
@@ -317,7 +318,7 @@ fn life(seed: u64) -> Result<[Duration; 3], Box<dyn Error>> {
     Ok(took)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     watch()?;
     let mut took = Vec::new();
     for seed in 0..SEEDS {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use lars_scheduler::{ClosePolicy, Handle, LightArrayRevolverScheduler, Refusal, Task};
 
 /// What has been run, in that order.
@@ -28,7 +28,7 @@ impl Log {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     policies()?;
     handed_back()?;
     println!("Every task was run, cancelled, dropped by choice, or given back.");

@@ -9,13 +9,13 @@
 //! It exits with an error if a timer is left that should not be there, or an invoice is not paid.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::{Problem, verify};
 use lars_durable::query::{Found, Place, Query, State, Step};
 use lars_durable::schedule::Cancel;
 use lars_durable::{CancelReason, Durable, Error, Fired, Handler, Outcome, Payload, Timers};
@@ -58,7 +58,7 @@ impl Payload for Export {
     const NAME: &'static str = "export";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<(), Problem> {
     let invoices = Options::parse().invoices;
     let (away, (paid, payments)) = (Arc::new(AtomicBool::new(true)), channel());
     let (say, exports) = channel();
@@ -84,6 +84,7 @@ fn main() -> Result<ExitCode, AnyError> {
     while count(&timers, &parked)? < invoices {
         std::thread::sleep(Duration::from_millis(10));
     }
+    println!("{invoices} invoices were given up:");
     look(&timers, &parked.clone().limit(2))?;
 
     // The provider is back. What failed for its sake runs again, a hundred at a time.
@@ -95,14 +96,19 @@ fn main() -> Result<ExitCode, AnyError> {
     let discarded = each_step(wrong, |query| Ok(timers.discard_all(query).wait()?.into()))?;
     let left = Query::new().tag("customer/7");
     let cancelled = each_step(left, |query| Ok(timers.cancel_all(query).wait()?.into()))?;
-    println!("{retried} run again, {discarded} are discarded, {cancelled} are cancelled");
+    println!("{retried} invoices run again, {discarded} are discarded");
+    println!("{cancelled} reminders are cancelled");
 
     // It runs, so it cannot be prevented; but it hears of it.
     assert_eq!(timers.cancel("export").wait()?, Cancel::Running);
     println!("the export {}", exports.recv()?);
     let whole = is_whole(&timers, &payments, invoices, retried + discarded)?;
     durable.close()?;
-    Ok(if whole && cancelled == 100 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    verify(&[
+        ("each invoice was paid once, or discarded", whole),
+        ("the customer who left gets no reminder, and all others get theirs", cancelled == 100),
+    ])?;
+    Ok(())
 }
 
 /// Invoices, which fail once and for all while the provider is away.
@@ -181,10 +187,10 @@ fn look(timers: &Timers, query: &Query) -> Result<(), AnyError> {
             Found::Parked(parked) => &parked.reason,
             Found::Timer(_) => "it waits, or runs",
         };
-        println!("{} {} {}: {why}", timer.id, timer.handler, timer.payload);
+        println!("  timer {}, {} {}: {why}", timer.id, timer.handler, timer.payload);
     }
     if let Some(next) = page.next {
-        println!("more from {next} on");
+        println!("  and more, from {next} on");
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
+use examples::number::number;
 use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -30,10 +31,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Parser)]
 struct Options {
     /// How many services there are.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = number::<usize>(1_000, 1_000_000))]
     services: usize,
     /// How many minutes of their life to show.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = number::<u32>(1, 1_440))]
     minutes: u32,
 }
 
@@ -248,7 +249,7 @@ impl Service {
 
 // The run.
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     let whole = MINUTE * options.minutes;
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
@@ -315,7 +316,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("some expired, and most did not", {
             !expired.is_empty() && expired.len() < options.services / 2
         }),
-    ])
+    ])?;
+    Ok(())
 }
 
 /// The same numbers in every run.

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use examples::checks::Problem;
 use examples::nodes::{NodeOptions, Nodes};
 use examples::postgres::{MISSING, Server};
 use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
@@ -164,7 +165,7 @@ impl DurableActor for Order {
     }
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     match options.node.role() {
         Some((node, directory, parameters)) => {
@@ -183,7 +184,7 @@ fn main() -> Result<ExitCode, AnyError> {
                 std::thread::park();
             }
         }
-        None => look_on(&options),
+        None => Ok(look_on(&options)?),
     }
 }
 

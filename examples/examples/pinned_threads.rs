@@ -7,14 +7,15 @@
 //!
 //!     cargo run --release -p examples --example pinned_threads
 
-use std::error::Error;
+use examples::checks::Problem;
 
 #[cfg(target_os = "linux")]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
+    use examples::checks::verify;
     use lars_scheduler::hooks::ThreadKind;
     use lars_scheduler::{LightArrayRevolverScheduler, Task};
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -30,12 +31,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let for_tasks = if rest.is_empty() { vec![for_timers] } else { rest.to_vec() };
     println!("timers on processor {for_timers}, tasks on {for_tasks:?}");
 
-    let threads = for_tasks.len();
+    let (threads, of_tasks) = (for_tasks.len(), for_tasks.clone());
     let scheduler = LightArrayRevolverScheduler::builder()
         .pool(|pool| pool.threads(threads))
         .on_thread_start(move |thread| {
             let processor = match thread.kind {
-                ThreadKind::Pool { number, .. } => for_tasks[number % for_tasks.len()],
+                ThreadKind::Pool { number, .. } => of_tasks[number % threads],
                 _ => for_timers,
             };
             let mut set = CpuSet::new();
@@ -57,19 +58,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ms = Duration::from_millis;
     scheduler.schedule_once(ms(1), Task::new(report.clone()).inline())?;
     scheduler.schedule_once(ms(20), report)?;
+    let mut pinned = Vec::new();
     for (name, processors) in receiver.iter().take(2) {
         let processors = processors?;
         println!("a task ran on {}, on processor {processors:?}", name.unwrap_or_default());
-        if processors.len() != 1 {
-            return Err("a thread is not pinned".into());
-        }
+        pinned.push(processors);
     }
     scheduler.close()?;
+    println!();
+    verify(&[
+        ("a task on the timer thread ran on the processor for timers", {
+            pinned[0] == [for_timers]
+        }),
+        ("a task on the pool ran on one of the processors for tasks", {
+            pinned[1].len() == 1 && for_tasks.contains(&pinned[1][0])
+        }),
+    ])?;
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     println!("this example pins threads as Linux does");
     Ok(())
 }

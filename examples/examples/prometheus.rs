@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_bridges::metrics::MetricsReporter;
 use lars_scheduler::Handle;
 use metrics::{counter, gauge};
@@ -33,6 +34,7 @@ const DASHBOARD: &str = include_str!("../grafana/lars-scheduler.json");
 /// How late a task, or a message of a timer, has to be to say why.
 const LATE: Duration = Duration::from_millis(5);
 
+/// Serves the metrics of a scheduler and of actors, and checks that the dashboard's are there.
 #[derive(Parser)]
 struct Options {
     /// Where to serve `/metrics`; port 0 takes a free one.
@@ -43,7 +45,7 @@ struct Options {
     seconds: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     let recorder = PrometheusBuilder::new().build_recorder();
     let rendered = recorder.handle();
@@ -56,7 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         system: Mutex::new(mini_actor::metrics::MetricsReporter::new(&system)),
         rendered,
     };
-    let listener = TcpListener::bind(options.listen)?;
+    let listener = TcpListener::bind(options.listen);
+    let listener = listener.map_err(|error| format!("{}: {error}", options.listen))?;
     let address = listener.local_addr()?;
     println!("http://{address}/metrics");
     let metrics = Arc::new(metrics);

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use lars_scheduler::LightArrayRevolverScheduler;
 use mini_actor::{Actor, ActorRef, ActorSystem, Context, StopReason};
 
@@ -13,9 +13,9 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     timers()?;
-    actors()
+    Ok(actors()?)
 }
 
 fn timers() -> Result<(), Box<dyn Error>> {

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use examples::checks::Problem;
 use lars_scheduler::executor::{Rejected, Runnable};
 use lars_scheduler::{
     Executor, LightArrayRevolverScheduler, MissedTickBehavior, Periodic, VirtualTime,
@@ -82,7 +83,7 @@ impl Executor for Queue {
 /// A run's start and end.
 type Run = (Duration, Duration);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     println!(
         "Every {PERIOD:?}; the first run takes {SLOW:?}, the others {QUICK:?}. One column is \
          {COLUMN:?}.\n"

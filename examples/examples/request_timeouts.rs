@@ -6,10 +6,9 @@
 //! ```
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use mini_actor::{Actor, ActorSystem, AskError, Context, Reply};
 
 const SERVERS: usize = 20;
@@ -59,7 +58,7 @@ struct Account {
     early: usize,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let system = ActorSystem::new("servers")?;
     let servers = (0..SERVERS)
         .map(|number| {
@@ -98,7 +97,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ => account.wrong += 1,
         }
     }
-    println!("All settled after {:.1?}: {account:?}", began.elapsed());
+    let Account { answered, timed_out, wrong, early } = account;
+    println!(
+        "All settled after {:.1?}: {answered} answered, {timed_out} timed out; wrong: {wrong}, \
+         early: {early}.",
+        began.elapsed()
+    );
 
     // Every question that timed out is answered late. Those answers are dead letters. (On a busy
     // machine some of the fast servers are late, too.)
@@ -109,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let timers = system.scheduler().timers().metrics();
     let report = system.close()?;
-    println!("Closed: {report}");
+    println!("Closed: {report}\n");
 
     verify(&[
         ("every question has one end", account.answered + account.timed_out == QUESTIONS),
@@ -120,5 +124,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         // An answer cancels its timeout, unless that is firing at the same moment.
         ("every timer fired or was cancelled", timers.scheduled == timers.fired + timers.cancelled),
         ("no timer is left", timers.pending == 0),
-    ])
+    ])?;
+    Ok(())
 }

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::Problem;
 use lars_durable::{Durable, Fired, Payload};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
@@ -44,7 +45,7 @@ impl Payload for PaymentDue {
     const NAME: &'static str = "payment-due";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     if let Some(file) = options.place_in {
         place_by_sql(&file, options.orders)?;

@@ -10,19 +10,16 @@
 //! and exits with an error if an order is neither paid nor expired in the end, or both, or expired
 //! twice although its first attempt was rolled back, or has a timer left.
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use examples::postgres::{MISSING, Server};
 use lars_durable::backoff::BackoffPolicy;
 use lars_durable::{Durable, Fired, Handler, Payload, Timers};
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio_postgres::{Client, NoTls};
-
-type AnyError = Box<dyn Error + Send + Sync>;
 
 /// Keys are unique in it, and `lars.cancel` is told of it.
 const GROUP: &str = "shop";
@@ -41,19 +38,19 @@ impl Payload for PaymentDue {
     const NAME: &'static str = "payment-due";
 }
 
-fn main() -> Result<ExitCode, AnyError> {
-    let server = Server::start("sql-transactions").map_err(|error| error.to_string())?;
+fn main() -> Result<ExitCode, Problem> {
+    let server = Server::start("sql-transactions")?;
     let Some(server) = server else {
         eprintln!("{MISSING}");
         return Ok(ExitCode::FAILURE);
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let checks = runtime.block_on(keep_shop(&server.parameters(), &server.url()))?;
-    verify(&checks).map_err(|error| error.to_string())?;
+    verify(&checks)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn keep_shop(parameters: &str, url: &str) -> Result<Vec<(&'static str, bool)>, AnyError> {
+async fn keep_shop(parameters: &str, url: &str) -> Result<Vec<(&'static str, bool)>, Problem> {
     let pool = PgPool::connect(url).await?;
     let table = "CREATE TABLE orders (id bigserial PRIMARY KEY, state text NOT NULL,
                                       expiries int NOT NULL DEFAULT 0)";
@@ -72,7 +69,7 @@ async fn keep_shop(parameters: &str, url: &str) -> Result<Vec<(&'static str, boo
         pay(&mut client, order).await?;
     }
 
-    let count = async |sql: &'static str| -> Result<i64, AnyError> {
+    let count = async |sql: &'static str| -> Result<i64, Problem> {
         Ok(sqlx::query_scalar(sql).fetch_one(&pool).await?)
     };
     let left = "SELECT count(*) FROM lars.timer";
@@ -80,7 +77,7 @@ async fn keep_shop(parameters: &str, url: &str) -> Result<Vec<(&'static str, boo
         while count(left).await? > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Ok::<_, AnyError>(())
+        Ok::<_, Problem>(())
     };
     tokio::time::timeout(PATIENCE, all_over).await??;
     let paid = count("SELECT count(*) FROM orders WHERE state = 'paid'").await?;
@@ -97,7 +94,7 @@ async fn keep_shop(parameters: &str, url: &str) -> Result<Vec<(&'static str, boo
 }
 
 /// The node polls its handlers on the runtime that is around this call.
-fn start(parameters: &str, pool: &PgPool) -> Result<Durable, AnyError> {
+fn start(parameters: &str, pool: &PgPool) -> Result<Durable, Problem> {
     let soon = BackoffPolicy::builder().initial(Duration::from_millis(20)).build()?;
     let pool = pool.clone();
     let expire = Handler::future(move |due| expire(due, pool.clone())).backoff(soon);
@@ -105,7 +102,7 @@ fn start(parameters: &str, pool: &PgPool) -> Result<Durable, AnyError> {
 }
 
 /// The order and its deadline: both, or neither.
-async fn place(pool: &PgPool, timers: &Timers, keep: bool) -> Result<i64, AnyError> {
+async fn place(pool: &PgPool, timers: &Timers, keep: bool) -> Result<i64, Problem> {
     let mut transaction = pool.begin().await?;
     let insert = "INSERT INTO orders (state) VALUES ('placed') RETURNING id";
     let order: i64 = sqlx::query_scalar(insert).fetch_one(&mut *transaction).await?;
@@ -120,7 +117,7 @@ async fn place(pool: &PgPool, timers: &Timers, keep: bool) -> Result<i64, AnyErr
 }
 
 /// The payment and the end of the deadline. What has expired stays so.
-async fn pay(client: &mut Client, order: i64) -> Result<(), AnyError> {
+async fn pay(client: &mut Client, order: i64) -> Result<(), Problem> {
     let transaction = client.transaction().await?;
     let paid = "UPDATE orders SET state = 'paid' WHERE id = $1 AND state = 'placed'";
     if transaction.execute(paid, &[&order]).await? == 1 {
@@ -132,7 +129,7 @@ async fn pay(client: &mut Client, order: i64) -> Result<(), AnyError> {
 }
 
 /// What the run writes and its end: both, or neither, whatever fails.
-async fn expire(due: Fired<PaymentDue>, pool: PgPool) -> Result<(), AnyError> {
+async fn expire(due: Fired<PaymentDue>, pool: PgPool) -> Result<(), Problem> {
     let mut transaction = pool.begin().await?;
     let expired = "UPDATE orders SET state = 'expired', expiries = expiries + 1
                     WHERE id = $1 AND state = 'placed'";

@@ -8,7 +8,6 @@
 //! should have happened.
 #![allow(clippy::disallowed_methods)]
 
-use std::error::Error;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use lars_jobs::supervised::{CancelToken, Counts, Outcome, RunReport, Supervision};
 use lars_scheduler::{CancelOnDrop, Handle, Inline, LightArrayRevolverScheduler, Task};
 
@@ -49,7 +48,7 @@ struct Server {
     hung_up: AtomicU64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
     let start = time.now();
     let server = Arc::new(Server { timers: time.handle(), start, hung_up: AtomicU64::new(0) });
@@ -92,7 +91,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             server.hung_up.load(Ordering::Relaxed) == timeouts && counts.late_ends == timeouts
         }),
         ("after the end nothing is left", ended && time.pending() == 0),
-    ])
+    ])?;
+    Ok(())
 }
 
 /// One refresh. When nobody waits for it any more it tells the server so, instead of leaving it to

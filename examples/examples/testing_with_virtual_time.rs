@@ -5,9 +5,9 @@
 //! cargo run --release -p examples --example testing_with_virtual_time
 //! ```
 
-use std::error::Error;
 use std::time::Duration;
 
+use examples::checks::Problem;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, Context, Recipient, StopReason};
 
@@ -82,7 +82,7 @@ impl Actor for Breaker {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let kit = TestKit::new("test")?;
     let changes = kit.probe::<State>("changes");
     let told = changes.actor().recipient();
@@ -126,6 +126,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(kit.scheduler().timers().pending(), 0);
     assert_eq!(kit.dead_letters(), []);
 
-    println!("{:.1?} have passed.", kit.elapsed());
+    let passed = humantime::format_duration(kit.elapsed());
+    println!("\nAll of it held, to the nanosecond, and {passed} of virtual time have passed.");
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use examples::checks::Problem;
 use lars_scheduler::{LightArrayRevolverScheduler, Repeat};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -32,7 +33,7 @@ struct Attempt {
     succeeded: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let clock = Instant::now();
     let attempts = a_year()?;
     let took = clock.elapsed();

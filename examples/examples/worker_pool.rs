@@ -7,11 +7,10 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::error::Error;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use mini_actor::supervision::{Failure, SupervisionStrategy};
 use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props, StopReason, Terminated};
 
@@ -186,7 +185,7 @@ impl Actor for Pool {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     // The panics are the point here, and shown by the counts.
     std::panic::set_hook(Box::new(|_| ()));
     let system = ActorSystem::new("jobs")?;
@@ -201,7 +200,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let metrics = system.metrics();
     let report = system.close()?;
     println!(
-        "{done} jobs done; {} panics, {} restarts, workers given up: {buried}.\nClosed: {report}",
+        "{done} jobs done; {} panics, {} restarts, workers given up: {buried}.\nClosed: {report}\n",
         metrics.panicked, metrics.restarts
     );
     verify(&[
@@ -211,5 +210,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("hard jobs were tried again", metrics.restarts >= u64::from(JOBS / 17)),
         ("the pool stopped its workers, and nothing is left", report.actors_stopped == 0),
         ("no message was lost", report.undelivered == 0),
-    ])
+    ])?;
+    Ok(())
 }

@@ -22,6 +22,10 @@ fn main() -> ExitCode {
             println!("lars-top {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        [flag] if flag.as_encoded_bytes().starts_with(b"-") => {
+            eprintln!("lars-top: there is no option {}\n\n{USAGE}", flag.display());
+            ExitCode::from(2)
+        }
         [path] => match lars_top::show_path(Path::new(path)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -10,6 +10,8 @@
 //! assert_eq!(clean("a\nb"), "a\u{fffd}b");
 //! ```
 
+use std::iter;
+
 use unicode_width::UnicodeWidthChar;
 
 /// A number with commas.
@@ -86,18 +88,34 @@ pub fn clean(text: &str) -> String {
 /// [`clean`].
 pub(crate) fn tail(text: &str, width: usize) -> String {
     let shown: Vec<char> = clean(text).chars().collect();
+    match cut(shown.iter().rev(), width) {
+        None => shown.into_iter().collect(),
+        Some(rest) => iter::once(&'…').chain(&shown[shown.len() - rest..]).collect(),
+    }
+}
+
+/// The beginning of such a text, if it is a sentence.
+pub(crate) fn head(text: &str, width: usize) -> String {
+    let shown: Vec<char> = clean(text).chars().collect();
+    match cut(shown.iter(), width) {
+        None => shown.into_iter().collect(),
+        Some(rest) => shown[..rest].iter().chain(iter::once(&'…')).collect(),
+    }
+}
+
+/// How many characters there is room for beside a mark that some are missing; `None` if none is.
+fn cut<'a>(characters: impl Iterator<Item = &'a char> + Clone, width: usize) -> Option<usize> {
     let columns = |it: &char| it.width().unwrap_or(0);
-    if shown.iter().map(columns).sum::<usize>() <= width {
-        return shown.into_iter().collect();
+    if characters.clone().map(columns).sum::<usize>() <= width {
+        return None;
     }
     let mut room = width.saturating_sub(1);
-    let fits = shown.iter().rev().take_while(|it| {
+    let fits = characters.take_while(|it| {
         let rest = room.checked_sub(columns(it));
         room = rest.unwrap_or(0);
         rest.is_some()
     });
-    let rest = shown.len() - fits.count();
-    std::iter::once('…').chain(shown[rest..].iter().copied()).collect()
+    Some(fits.count())
 }
 
 /// No control character, no end of a line, and none of Unicode's marks that change the direction
@@ -143,6 +161,12 @@ mod tests {
         assert_eq!(cut("時間切れ", 6), "…切れ");
         assert_eq!(cut("cafe\u{301}", 4), "cafe\u{301}");
         assert_eq!((cut("abc", 1), cut("abc", 0)), ("…".to_owned(), "…".to_owned()));
+    }
+
+    #[test]
+    fn a_sentence_is_cut_at_its_end_by_columns() {
+        let cut = [("abc", 3), ("abcd", 3), ("時間切れ", 6), ("a\x1b", 2), ("abc", 0)];
+        assert_eq!(cut.map(|(text, width)| head(text, width)), ["abc", "ab…", "時間…", "a�", "…"]);
     }
 
     #[test]

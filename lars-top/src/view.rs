@@ -204,14 +204,41 @@ pub(crate) fn block(title: &str) -> Block<'_> {
 }
 
 /// A table with bold titles, from this row on.
-pub(crate) fn table<'a, const N: usize>(
-    titles: [&'static str; N],
-    widths: [Constraint; N],
+pub(crate) fn table<'a>(
+    titles: impl IntoIterator<Item = &'static str>,
+    widths: impl IntoIterator<Item = Constraint>,
     rows: Vec<Row<'a>>,
     first: usize,
 ) -> Table<'a> {
     let header = Row::new(titles).style(Style::new().fg(FAINT).add_modifier(Modifier::BOLD));
     Table::new(rows.into_iter().skip(first), widths).header(header).column_spacing(2)
+}
+
+/// Those of the columns for which there is room: each needs so many columns of the terminal.
+fn shown<T, const N: usize>(
+    width: u16,
+    least: [u16; N],
+    columns: [T; N],
+) -> impl Iterator<Item = T> {
+    columns.into_iter().zip(least).filter(move |(_, least)| width >= *least).map(|it| it.0)
+}
+
+/// What is left of the terminal for the columns whose width is given as zero.
+fn room<const N: usize>(width: u16, least: [u16; N], widths: [u16; N]) -> usize {
+    // A frame, and two columns between what is shown.
+    let taken: u16 = shown(width, least, widths).map(|it| it + 2).sum();
+    usize::from(width.saturating_sub(taken))
+}
+
+/// The room for the last two columns: whose something is, and what else is to be said of it, which
+/// is perhaps not shown.
+fn whose_and_place<const N: usize>(
+    width: u16,
+    least: [u16; N],
+    widths: [u16; N],
+) -> (usize, usize) {
+    let room = room(width, least, widths);
+    if width >= least[N - 1] { (room / 2, room - room / 2) } else { (room, 0) }
 }
 
 /// A title, and how old the listing is that it is about.

@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let probe = Probe::of_system(&system.system()).slow_log(&slow);
     let console = Console::new().about("a shop").program(probe).group(durable.timers());
     let pages = console.token(&token).actions().start()?;
-    let service = Router::new().nest("/ops/timers", pages);
+    let service = Router::new().nest_service("/ops/timers", pages);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;

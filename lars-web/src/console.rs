@@ -39,7 +39,7 @@ const SHORTEST_TOKEN: usize = 16;
 ///     .program(Probe::new(scheduler.handle())) // or `Probe::of_system(&system)`
 ///     .group(durable.timers())
 ///     .start()?;
-/// let service: Router = Router::new().nest("/timers", console);
+/// let service: Router = Router::new().nest_service("/timers", console);
 /// # drop(service);
 /// # Ok(()) }
 /// ```
@@ -136,6 +136,9 @@ impl Console {
 
     /// Starts the threads that look, and returns the pages: for a server of their own, or to be
     /// nested in another router. The threads end when the router and its clones are gone.
+    ///
+    /// Nest them by [`Router::nest_service`]. [`Router::nest`] works, but leaves the address of the
+    /// first page with a slash at its end to the outer router.
     ///
     /// # Errors
     ///

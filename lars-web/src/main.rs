@@ -64,6 +64,9 @@ fn main() -> ExitCode {
 
 async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     let mut console = watched(&options)?;
+    // Before a token is printed, which nobody needs if this fails.
+    let listener = TcpListener::bind(options.listen).await;
+    let listener = listener.map_err(|error| format!("{}: {error}", options.listen))?;
     for name in &options.host {
         console = console.host(name);
     }
@@ -86,8 +89,6 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
         console = console.actions();
     }
     let pages = console.start()?;
-    let listener = TcpListener::bind(options.listen).await;
-    let listener = listener.map_err(|error| format!("{}: {error}", options.listen))?;
     println!("http://{}", listener.local_addr()?);
     // Pages that are open stay so as long as there is a server: they are not waited for.
     tokio::select! {

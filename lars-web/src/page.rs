@@ -37,7 +37,7 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Tab {
-    fn title_and_path(self) -> (&'static str, &'static str) {
+    pub(crate) fn title_and_path(self) -> (&'static str, &'static str) {
         match self {
             Self::Group => ("Group", "group"),
             Self::Timers => ("Timers", "timers"),

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use form_urlencoded::Serializer;
 use futures::Stream;
 use futures::stream::unfold;
@@ -36,18 +36,26 @@ const STEPS: usize = 10;
 type Here = State<Arc<Shared>>;
 
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
+    let pages = [
+        ("/group", get(group)),
+        ("/timers", get(list)),
+        ("/timers/{id}", get(one)),
+        ("/scheduler", get(scheduler)),
+        ("/actors", get(actors)),
+        ("/work", get(progress)),
+        ("/login", get(login).post(log_in)),
+    ];
+    // People end an address with a slash, too. All links are relative to `<base>`, so they hold.
+    let with_slash = |pages: Router<_>, (path, page): (&str, MethodRouter<_>)| {
+        pages.route(path, page.clone()).route(&format!("{path}/"), page)
+    };
+    pages
+        .into_iter()
+        .fold(Router::new(), with_slash)
         .route("/", get(first))
-        .route("/group", get(group))
-        .route("/timers", get(list))
-        .route("/timers/{id}", get(one))
-        .route("/scheduler", get(scheduler))
-        .route("/actors", get(actors))
-        .route("/work", get(progress))
         .route("/events/{page}", get(events))
         .route("/act", post(act))
         .route("/stop", post(stop))
-        .route("/login", get(login).post(log_in))
         .route("/style.css", get(async || asset("text/css", include_str!("assets/style.css"))))
         .route("/script.js", get(async || asset("text/javascript", SCRIPT)))
         .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("assets/icon.svg"))))
@@ -116,7 +124,7 @@ fn refused(shared: &Shared, at: &At, request: &Request) -> Option<Response> {
         let why = "The request comes from another page.";
         return Some((StatusCode::FORBIDDEN, why).into_response());
     }
-    let open = ["/login", "/style.css", "/script.js", "/icon.svg"];
+    let open = ["/login", "/login/", "/style.css", "/script.js", "/icon.svg"];
     if open.contains(&&*at.path) || guard.knows(headers, uri) {
         return None;
     }
@@ -148,9 +156,14 @@ impl Shared {
     fn say(&self, at: &At, status: StatusCode, what: &str) -> Response {
         let content = html! {
             div role="alert" { p { (lines(what)) } }
-            p { a href="" { "To the first page" } }
+            p { a href=(self.first_page()) { "To the first page" } }
         };
         (status, self.page(at, Tab::Other, "lars-web", &content)).into_response()
+    }
+
+    /// By its name: the prefix with a slash is an address that axum's `nest` does not pass on.
+    fn first_page(&self) -> &'static str {
+        self.tabs()[0].title_and_path().1
     }
 
     fn no_answer(&self, at: &At, why: &Trouble) -> Response {
@@ -415,8 +428,7 @@ async fn log_in(
     let given = field(&said, "token").unwrap_or("");
     match shared.guard.cookie(given, &at.prefix, &headers, &uri) {
         Some(cookie) => {
-            let home = format!("{}/group", at.prefix);
-            let home = if shared.group.is_some() { home } else { at.prefix + "/scheduler" };
+            let home = format!("{}/{}", at.prefix, shared.first_page());
             ([(SET_COOKIE, cookie)], Redirect::to(&home)).into_response()
         }
         None => {

@@ -6,13 +6,15 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{Checks, Failure};
+use examples::checks::Problem;
+
+use crate::Checks;
 
 /// How long something may take, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Checks everything, and has the process told to end.
-pub fn checks(address: SocketAddr) -> Result<Checks, Failure> {
+pub fn checks(address: SocketAddr) -> Result<Checks, Problem> {
     let found = requests(address);
     if found.is_err() {
         terminate()?;
@@ -20,7 +22,7 @@ pub fn checks(address: SocketAddr) -> Result<Checks, Failure> {
     found
 }
 
-fn requests(address: SocketAddr) -> Result<Checks, Failure> {
+fn requests(address: SocketAddr) -> Result<Checks, Problem> {
     let ask = |method, path| ask(address, method, path);
     until(|| Ok(ask("GET", "/readyz")?.0 == 200))?;
     let alive = ask("GET", "/livez")?;
@@ -44,14 +46,14 @@ fn requests(address: SocketAddr) -> Result<Checks, Failure> {
     ])
 }
 
-fn terminate() -> Result<(), Failure> {
+fn terminate() -> Result<(), Problem> {
     let own = std::process::id().to_string();
     let sent = Command::new("kill").args(["-TERM", &own]).status()?;
     if sent.success() { Ok(()) } else { Err("no signal could be sent".into()) }
 }
 
 /// The status and the body.
-fn ask(address: SocketAddr, method: &str, path: &str) -> Result<(u16, String), Failure> {
+fn ask(address: SocketAddr, method: &str, path: &str) -> Result<(u16, String), Problem> {
     let mut stream = TcpStream::connect(address)?;
     let request = format!("{method} {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
@@ -62,7 +64,7 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> Result<(u16, String), F
     Ok((status.parse()?, body.to_owned()))
 }
 
-fn until(mut holds: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+fn until(mut holds: impl FnMut() -> Result<bool, Problem>) -> Result<(), Problem> {
     let begin = Instant::now();
     while !holds()? {
         if begin.elapsed() > PATIENCE {

@@ -15,7 +15,6 @@ mod health;
 mod routes;
 mod spans;
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -24,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use examples::checks::verify;
+use examples::checks::{Problem, verify};
 use futures::channel::oneshot;
 use futures::future::select;
 use humantime::parse_duration;
@@ -38,8 +37,8 @@ use self::health::Health;
 use self::routes::{Metrics, Shop};
 use self::spans::Spans;
 
-type Failure = Box<dyn Error + Send + Sync>;
-
+/// A service with time limits, reminders, probes and metrics, which ends well at SIGTERM. Without
+/// `--listen` it is its own client, and checks itself.
 #[derive(Debug, Clone, Parser)]
 struct Options {
     /// Where to serve, until SIGTERM.
@@ -66,7 +65,7 @@ impl Payload for Remind {
     const NAME: &'static str = "remind";
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     let own = std::env::temp_dir().join(format!("axum-service-{}.db", std::process::id()));
     let file = options.file.clone().unwrap_or(own);
@@ -81,13 +80,13 @@ fn main() -> Result<(), Failure> {
     if options.file.is_none() {
         std::fs::remove_file(&file)?;
     }
-    Ok(verify(&checks).map_err(|error| error.to_string())?)
+    Ok(verify(&checks)?)
 }
 
 type Checks = Vec<(&'static str, bool)>;
 
 /// From the start to the end after SIGTERM. With what its client found, if it is its own.
-async fn run(options: &Options, file: &Path) -> Result<Option<Checks>, Failure> {
+async fn run(options: &Options, file: &Path) -> Result<Option<Checks>, Problem> {
     let scheduler = LightArrayRevolverScheduler::builder()
         .capture_spans(true) // a timer's task is in the span of the request that scheduled it
         .close_policy(ClosePolicy::RunMarked)
@@ -110,7 +109,8 @@ async fn run(options: &Options, file: &Path) -> Result<Option<Checks>, Failure> 
     };
 
     let mut terminate = signal(SignalKind::terminate())?;
-    let listener = TcpListener::bind(options.listen.unwrap_or(([127, 0, 0, 1], 0).into())).await?;
+    let listen = options.listen.unwrap_or(([127, 0, 0, 1], 0).into());
+    let listener = TcpListener::bind(listen).await.map_err(|error| format!("{listen}: {error}"))?;
     let address = listener.local_addr()?;
     println!("http://{address}");
     let client = options.listen.is_none().then(|| thread::spawn(move || client::checks(address)));
@@ -139,7 +139,7 @@ async fn leave(
     health: &Health,
     stop: oneshot::Sender<()>,
     mut server: tokio::task::JoinHandle<std::io::Result<()>>,
-) -> Result<(), Failure> {
+) -> Result<(), Problem> {
     let deadline = timers.now() + options.grace / 2;
     health.leave(); // the readiness probe fails from now on
     timers.sleep(options.drain).await?;
@@ -152,7 +152,7 @@ async fn leave(
 }
 
 /// What is left when the service has ended.
-fn after_the_end(file: &Path, spans: &Spans) -> Result<Checks, Failure> {
+fn after_the_end(file: &Path, spans: &Spans) -> Result<Checks, Problem> {
     let next_life = Durable::sqlite(file).handle(|_: &Fired<Remind>| ()).start()?;
     let later = next_life.timers().get("order-18").wait()?;
     next_life.close()?;

@@ -9,6 +9,7 @@ use axum::error_handling::HandleErrorLayer;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
+use examples::checks::Problem;
 use lars_bridges::metrics::MetricsReporter;
 use lars_bridges::tower::TimeoutLayer;
 use lars_durable::{Durable, Timers};
@@ -18,8 +19,8 @@ use metrics::gauge;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tracing::{Instrument, info_span};
 
+use crate::Remind;
 use crate::health::Health;
-use crate::{Failure, Remind};
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -112,7 +113,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn install(timers: &Handle, durable: &Durable) -> Result<Self, Failure> {
+    pub fn install(timers: &Handle, durable: &Durable) -> Result<Self, Problem> {
         let recorder = PrometheusBuilder::new().build_recorder();
         let rendered = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(|error| error.to_string())?;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use examples::checks::Problem;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::Failure;
 use crate::routes::locked;
 
 /// The spans that have ended.
@@ -15,7 +15,7 @@ use crate::routes::locked;
 pub struct Spans(Arc<Mutex<Vec<SpanData>>>);
 
 /// Has all spans of `tracing` recorded as OpenTelemetry's.
-pub fn record() -> Result<Spans, Failure> {
+pub fn record() -> Result<Spans, Problem> {
     let spans = Spans::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));

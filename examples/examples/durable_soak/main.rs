@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use self::books::Books;
+use examples::checks::Problem;
 use examples::nodes::{NodeOptions, Nodes};
 use examples::postgres::{MISSING, Server};
 
@@ -53,14 +54,14 @@ struct Options {
     node: NodeOptions,
 }
 
-fn main() -> Result<ExitCode, AnyError> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     match options.node.role() {
         Some((life, directory, parameters)) => {
             node::work(life, directory, parameters, options.rate)?;
             Ok(ExitCode::SUCCESS)
         }
-        None => watch(&options),
+        None => Ok(watch(&options)?),
     }
 }
 

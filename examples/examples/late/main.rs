@@ -25,6 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::Problem;
+use examples::number::number;
 use lars_scheduler::late::{Cause, Lateness};
 
 use crate::faults::{Fault, Run};
@@ -33,10 +35,10 @@ use crate::faults::{Fault, Run};
 #[command(about = "Makes timers late in every way there is, and prints what is said of each")]
 struct Options {
     /// How often each fault is injected.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = number::<usize>(1, 1_000_000))]
     runs: usize,
     /// Only faults whose names contain this.
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     only: String,
     /// For the example itself: what a second process does to the first.
     #[arg(long, hide = true)]
@@ -49,18 +51,21 @@ const DISTURBED: Duration = Duration::from_millis(15);
 /// From so many runs on it is judged how often the reason was found.
 const JUDGED: usize = 100;
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+fn main() -> Result<ExitCode, Problem> {
     let options = Options::parse();
     #[cfg(target_os = "linux")]
     if let Some(task) = &options.helper {
         machine::help(task)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let faults = faults::all().into_iter().filter(|fault| fault.name.contains(&options.only));
+    let faults: Vec<_> = faults.collect();
+    if faults.is_empty() {
+        return Err(format!("no fault has a name with {:?} in it", options.only).into());
+    }
     let mut matrix = Vec::new();
-    for fault in faults::all() {
-        if fault.name.contains(&options.only)
-            && let Some(counts) = inject(&fault, options.runs)?
-        {
+    for fault in faults {
+        if let Some(counts) = inject(&fault, options.runs)? {
             matrix.push((fault, counts));
         }
     }
@@ -121,7 +126,7 @@ fn inject(fault: &Fault, runs: usize) -> Result<Option<Counts>, Box<dyn Error>> 
     match last {
         Some(last) => last.to_string().lines().for_each(|line| println!("    {line}")),
         None if counts.disturbed == runs => {
-            println!("    not judged: other programs had the processors in all {runs} runs");
+            println!("    not judged: in each run other programs had the processors");
         }
         None => println!("    nothing began late"),
     }
@@ -141,15 +146,17 @@ fn largest(table: &Lateness) -> Option<Cause> {
 /// A line for each fault: how often its reason was found, and what was said.
 fn print_matrix(matrix: &[(Fault, Counts)]) {
     println!(
-        "right: in so many of the runs with something late the injected cause was the largest\n\
-         disturbed: so many runs were not judged, because other programs had the processors\n\n\
+        "right: in how many of the runs with something late the injected cause was the largest\n\
+         disturbed: how many runs were not judged, as other programs had the processors\n\n\
          {:<22} {:>9} {:>9}  the largest cause",
         "fault", "right", "disturbed"
     );
     for (fault, counts) in matrix {
         let Counts { said, right, late, disturbed } = counts;
-        let said: Vec<_> = said.iter().map(|(cause, times)| format!("{cause:?} {times}")).collect();
+        let said = said.iter().map(|(cause, times)| format!("{times} × {}", cause.as_str()));
+        let said: Vec<_> = said.collect();
         let right = format!("{right}/{late}");
-        println!("{:<22} {right:>9} {disturbed:>9}  {}", fault.name, said.join(", "));
+        let said = if said.is_empty() { "–".to_owned() } else { said.join(", ") };
+        println!("{:<22} {right:>9} {disturbed:>9}  {said}", fault.name);
     }
 }

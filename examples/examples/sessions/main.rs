@@ -27,14 +27,13 @@ mod report;
 mod server;
 mod session;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use examples::checks::ensure;
+use examples::checks::{Problem, ensure};
 use examples::view::{Probe, SlowLog};
 use mini_actor::ActorSystem;
 
@@ -43,7 +42,7 @@ use crate::options::Options;
 use crate::report::Run;
 use crate::server::Server;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = Options::parse();
     if let Err(problem) = options.check().and_then(|()| machine::check_file_limit(&options)) {
         Options::command().error(ErrorKind::ValueValidation, problem).exit();
@@ -84,5 +83,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("Closed in {:.1?}: {closed}\n", closing.elapsed().max(Duration::from_micros(1)));
     let after = system.scheduler().timers().metrics();
     let adds_up = sessions.account(&after, &closed, &system.metrics());
-    ensure(adds_up, "the account does not add up")
+    Ok(ensure(adds_up, "the account does not add up")?)
 }

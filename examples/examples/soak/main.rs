@@ -23,12 +23,12 @@ mod monitor;
 mod options;
 mod worker;
 
-use std::error::Error;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::checks::Problem;
 use examples::view::{Probe, SlowLog};
 use lars_scheduler::LightArrayRevolverScheduler;
 
@@ -37,7 +37,7 @@ use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::worker::Worker;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Problem> {
     let options = &Options::parse();
     let slow = SlowLog::new();
     let builder = LightArrayRevolverScheduler::builder();
@@ -89,5 +89,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settled: u64 = workers.iter_mut().map(Worker::settle_all).sum();
     books.expect("timers that had not run when they were dropped at the end", settled, timers);
     drop((workers, scheduler));
-    monitor.summary(beats + timers)
+    Ok(monitor.summary(beats + timers)?)
 }

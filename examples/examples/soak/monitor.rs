@@ -166,13 +166,16 @@ impl Monitor {
         let books = &self.books;
         let metrics = self.timers.metrics();
         println!("\nAfter {:.0?}:\n", self.began.elapsed());
+        let runs = get(&books.ran) + get(&books.beat_runs);
         for (what, number) in [
             ("steps", get(&books.steps)),
             ("timers accepted, runs of heartbeats included", metrics.scheduled),
             ("  fired", metrics.fired),
+            ("    ran", runs),
+            // Heartbeats: they fire for a thread of the pool, and may end before it comes.
+            ("    cancelled while it waited for a thread", metrics.fired.wrapping_sub(runs)),
             ("  cancelled", metrics.cancelled),
             ("  handed back at the end", handed_back),
-            ("runs", get(&books.ran) + get(&books.beat_runs)),
             ("deadlines moved", get(&books.moved)),
             ("heartbeats", get(&books.beats_begun)),
             ("tasks that panicked", metrics.panicked),
@@ -189,7 +192,7 @@ impl Monitor {
         println!("  {:<46} {:>14}", "  at most", self.most.0);
         let lateness = &metrics.lateness;
         println!(
-            "  late: half {:?}, 99 % {:?}, 99.9 % {:?}, at most {:?}\n",
+            "  late: half {:.1?}, 99 % {:.1?}, 99.9 % {:.1?}, at most {:.1?}\n",
             lateness.quantile(0.5),
             lateness.quantile(0.99),
             lateness.quantile(0.999),

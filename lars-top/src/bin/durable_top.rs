@@ -30,6 +30,10 @@ fn main() -> ExitCode {
             println!("durable_top {}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
+        [flag, ..] if flag.starts_with('-') => {
+            eprintln!("durable_top: there is no option {flag}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
         [] => ("", "default"),
         [parameters] => (&**parameters, "default"),
         [parameters, group] => (&**parameters, &**group),

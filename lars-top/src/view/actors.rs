@@ -6,10 +6,14 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row};
 
-use super::{FAINT, WARN, block, table};
+use super::{FAINT, WARN, block, room, shown, table, whose_and_place};
 use crate::app::{App, Order};
 use crate::snapshot::{Actor, Actors, Snapshot};
 use crate::text::{ago, clean, grouped, short, tail, time};
+
+/// How wide a terminal has to be for each column: of the mailboxes, and of the dead letters.
+const BUSIEST: [u16; 4] = [0, 50, 60, 0];
+const LETTERS: [u16; 4] = [60, 0, 0, 50];
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let Some(actors) = &snapshot.actors else {
@@ -54,23 +58,20 @@ fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
         Some(Order::Name) => busiest.sort_by(|one, other| one.path.cmp(&other.path)),
         _ => {}
     }
-    let room = usize::from(area.width).saturating_sub(3 * 12 + 8);
+    let room = room(area.width, BUSIEST, [12, 12, 12, 0]);
     let row = |actor: &&Actor| {
-        Row::new([
+        let cells = [
             format!("{:>12}", grouped(actor.depth)),
             format!("{:>12}", grouped(actor.processed)),
             format!("{:>12}", grouped(actor.restarts)),
             tail(&actor.path, room),
-        ])
-        .style(if actor.depth > 1_000 { Style::new().fg(WARN) } else { Style::new() })
+        ];
+        let style = if actor.depth > 1_000 { Style::new().fg(WARN) } else { Style::new() };
+        Row::new(shown(area.width, BUSIEST, cells)).style(style)
     };
     let titles = ["     mailbox", "    received", "    restarts", "path"];
-    let widths = [
-        Constraint::Length(12),
-        Constraint::Length(12),
-        Constraint::Length(12),
-        Constraint::Fill(1),
-    ];
+    let widths = [12, 12, 12, room as u16].map(Constraint::Length);
+    let (titles, widths) = (shown(area.width, BUSIEST, titles), shown(area.width, BUSIEST, widths));
     // Orders and the filter are over these.
     let seen = actors.busiest.len() as u64;
     let of_all =
@@ -84,23 +85,19 @@ fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
 fn draw_letters(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
     let letters =
         actors.letters.iter().filter(|it| app.controls.takes(&[&it.recipient, &it.message]));
-    let room = usize::from(area.width).saturating_sub(11 + 12 + 8);
-    let (recipient, message) = (room / 2, room - room / 2);
+    let (recipient, message) = whose_and_place(area.width, LETTERS, [11, 12, 0, 0]);
     let row = |letter: &crate::snapshot::Letter| {
-        Row::new([
+        let cells = [
             format!("{:>11}", time(letter.age)),
             clean(&letter.reason),
             tail(&letter.recipient, recipient),
             tail(&letter.message, message),
-        ])
+        ];
+        Row::new(shown(area.width, LETTERS, cells))
     };
     let titles = ["        ago", "why", "for", "message"];
-    let widths = [
-        Constraint::Length(11),
-        Constraint::Length(12),
-        Constraint::Length(recipient as u16),
-        Constraint::Fill(1),
-    ];
+    let widths = [11, 12, recipient as u16, message as u16].map(Constraint::Length);
+    let (titles, widths) = (shown(area.width, LETTERS, titles), shown(area.width, LETTERS, widths));
     let rows = letters.map(row).collect();
     frame.render_widget(table(titles, widths, rows, 0).block(block("Dead letters")), area);
 }

@@ -6,15 +6,19 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize;
 use ratatui::widgets::{Paragraph, Row, Wrap};
 
-use super::{FAINT, block, table};
+use super::{FAINT, block, room, shown, table};
 use crate::app::{App, Controls, Order};
 use crate::snapshot::{Late, LateRow, Snapshot};
-use crate::text::{clean, grouped, tail, time};
+use crate::text::{grouped, head, tail, time};
 
 /// The least room for causes, if there is any: for that of what has no row.
 const CAUSE: usize = 20;
 /// A terminal of fewer columns shows no places.
 const WITH_PLACES: u16 = 100;
+/// One of fewer columns shows no times and counts, which the shares stand for.
+const WITH_TIMES: u16 = 70;
+/// What each column needs.
+const LEAST: [u16; 6] = [0, WITH_TIMES, WITH_TIMES, 0, 0, WITH_PLACES];
 
 /// The height of a part that has no table.
 const WORDS: u16 = 5;
@@ -98,19 +102,34 @@ fn draw_part(app: &App, frame: &mut Frame<'_>, area: Rect, part: &Part<'_>, firs
     let above = if recent.is_some() { Constraint::Fill(1) } else { Constraint::Length(0) };
     let [above, below] = Layout::vertical([above, Constraint::Fill(1)]).areas(area);
     let (count, total, longest) = (grouped(late.count), time(late.total), time(late.longest));
-    let title = format!("{what}, since the start: {count}, {total} in all, at most {longest}");
+    let rest = [format!(", {total} in all"), format!(", at most {longest}")];
+    let start = title(area.width, format!("{what}, since the start: {count}"), &rest);
     let others = format!("{} others", grouped(late.more_rows));
     // It scrolls, and the other moves with it: what was late lately is in this one, too.
-    draw_rows(app, frame, below, (late, &title, &others, words), first);
+    draw_rows(app, frame, below, (late, &start, &others, words), first);
     let Some(recent) = recent else { return };
     let (count, total) = (grouped(recent.count), time(recent.total));
-    let title = format!("{what}, {}: {count} by more than {bound}", app.trend.recent());
+    let rest = [format!(" by more than {bound}"), format!(", {total} in all")];
+    let rest = if recent.count == 0 { &rest[..1] } else { &rest };
+    let lately = title(area.width, format!("{what}, {}: {count}", app.trend.recent()), rest);
     if recent.count == 0 {
-        return say(" None.", &title, frame, above);
+        return say(" None.", &lately, frame, above);
     }
-    let title = format!("{title}, {total} in all");
-    let of = (recent, &*title, "others", *words);
+    let of = (recent, &*lately, "others", *words);
     draw_rows(app, frame, above, of, Controls::first_row_beside);
+}
+
+/// A title with as much of the rest as there is room for: half a number would be another one.
+fn title(width: u16, mut title: String, rest: &[String]) -> String {
+    // Beside the corners, and a space at each end.
+    let room = usize::from(width).saturating_sub(4);
+    for part in rest {
+        if title.chars().count() + part.chars().count() > room {
+            break;
+        }
+        title += part;
+    }
+    title
 }
 
 fn say(text: &str, title: &str, frame: &mut Frame<'_>, area: Rect) {
@@ -135,39 +154,38 @@ fn draw_rows(
         _ => {}
     }
     let places = area.width >= WITH_PLACES;
-    let room = usize::from(area.width).saturating_sub(2 + 7 + 2 * 10 + 10);
+    let room = room(area.width, LEAST, [7, 10, 10, 0, 0, 0]);
     // As wide as the widest, unless that leaves too little to the others.
     let widest = all.iter().map(|it| it.cause.chars().count()).max().unwrap_or(0).max(CAUSE);
     let cause = widest.min(if places { room / 2 } else { room * 3 / 5 });
     let culprit = if places { (room - cause) / 2 } else { room - cause };
     let place = room - cause - culprit;
     let row = |it: &&LateRow| {
-        Row::new([
-            share(late, it.time),
-            format!("{:>10}", time(it.time)),
-            format!("{:>10}", grouped(it.count)),
-            clean(&it.cause),
-            tail(&it.culprit, culprit),
-            tail(&it.place, place),
-        ])
+        let (time, count) = (time(it.time), grouped(it.count));
+        Row::new(shown(
+            area.width,
+            LEAST,
+            [
+                share(late, it.time),
+                format!("{time:>10}"),
+                format!("{count:>10}"),
+                head(&it.cause, cause),
+                tail(&it.culprit, culprit),
+                tail(&it.place, place),
+            ],
+        ))
     };
     let mut rows: Vec<Row<'_>> = all.iter().map(row).collect();
     if late.more_rows > 0 && app.controls.filter.is_empty() {
         let rest = late.rest();
-        let time = format!("{:>10}", time(rest));
-        rows.push(Row::new([share(late, rest), time, String::new(), others.into()]).fg(FAINT));
+        let (share, time) = (share(late, rest), format!("{:>10}", time(rest)));
+        let cells = [share, time, String::new(), others.into(), String::new(), String::new()];
+        rows.push(Row::new(shown(area.width, LEAST, cells)).fg(FAINT));
     }
     let first = first(&app.controls, rows.len(), area.height);
-    let widths = [
-        Constraint::Length(7),
-        Constraint::Length(10),
-        Constraint::Length(10),
-        Constraint::Length(cause as u16),
-        Constraint::Length(culprit as u16),
-        Constraint::Length(place as u16),
-    ];
-    let at = if places { "scheduled at" } else { "" };
-    let titles = ["  share", "      time", words.counted, "cause", "culprit", at];
+    let widths = [7, 10, 10, cause as u16, culprit as u16, place as u16].map(Constraint::Length);
+    let titles = ["  share", "      time", words.counted, "cause", "culprit", "scheduled at"];
+    let (titles, widths) = (shown(area.width, LEAST, titles), shown(area.width, LEAST, widths));
     frame.render_widget(table(titles, widths, rows, first).block(block(title)), area);
 }
 

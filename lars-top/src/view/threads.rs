@@ -6,10 +6,14 @@ use ratatui::style::Stylize;
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row};
 
-use super::{BAD, FAINT, bar, block, table, thread_name};
+use super::{BAD, FAINT, bar, block, room, shown, table, thread_name};
 use crate::app::{App, Order};
 use crate::snapshot::{Snapshot, Thread, ThreadWaits};
 use crate::text::{grouped, tail, time};
+
+/// How wide a terminal has to be for each column: of the threads, and of those held back.
+const THREADS: [u16; 5] = [0, 0, 64, 0, 80];
+const WAITS: [u16; 4] = [0, 0, 50, 0];
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let [above, waits, below] = Layout::vertical([
@@ -35,22 +39,20 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         _ => threads.sort_by(|one, other| other.1.0.total_cmp(&one.1.0)),
     }
     let row = |(thread, (ran, waited)): &(&Thread, (f64, f64))| {
-        Row::new([
+        let cells = [
             tail(&thread.name, 18),
             format!("{:>6.1} %", 100.0 * ran),
             bar(*ran, 20),
             format!("{:>6.1} %", 100.0 * waited),
             bar(*waited, 20),
-        ])
+        ];
+        Row::new(shown(below.width, THREADS, cells))
     };
     let titles = ["thread", " running", "", " waiting", "for a processor"];
-    let widths = [
-        Constraint::Length(18),
-        Constraint::Length(8),
-        Constraint::Length(20),
-        Constraint::Length(8),
-        Constraint::Fill(1),
-    ];
+    let [thread, share, bar] = [18, 8, 20].map(Constraint::Length);
+    let widths = [thread, share, bar, share, Constraint::Fill(1)];
+    let (titles, widths) =
+        (shown(below.width, THREADS, titles), shown(below.width, THREADS, widths));
     let rows = threads.iter().map(row).collect();
     let seen = snapshot.threads.len() as u64;
     let title = match snapshot.more_threads {
@@ -74,16 +76,19 @@ fn waits_height(snapshot: &Snapshot) -> u16 {
 
 /// Which threads backpressure made wait in their calls.
 fn draw_waits(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let name = room(area.width, WAITS, [0, 6, 13, 13]).min(18);
     let row = |it: &ThreadWaits| {
-        Row::new([
-            tail(thread_name(it), 18),
+        let cells = [
+            tail(thread_name(it), name),
             format!("{:>6}", grouped(it.waiting)),
             format!("{:>13}", grouped(it.waits)),
-            format!("{:>12}", time(it.waited)),
-        ])
+            format!("{:>13}", time(it.waited)),
+        ];
+        Row::new(shown(area.width, WAITS, cells))
     };
-    let titles = ["held back by backpressure", "   now", "        waits", "  for, in all"];
-    let widths = [18, 6, 13, 13].map(Constraint::Length);
+    let titles = ["thread", "   now", "        waits", "  for, in all"];
+    let widths = [name as u16, 6, 13, 13].map(Constraint::Length);
+    let (titles, widths) = (shown(area.width, WAITS, titles), shown(area.width, WAITS, widths));
     let rows = snapshot.waits.iter().take(MOST_WAITS).map(row).collect();
     let lately = app.trend.rates().held_back;
     let title = match snapshot.waits.len() {

@@ -4,10 +4,14 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::widgets::{Paragraph, Row};
 
-use super::{bar, block, listed, or_never, table};
+use super::{bar, block, listed, or_never, shown, table, whose_and_place};
 use crate::app::{App, Order};
 use crate::snapshot::{Group, Pending, Snapshot, Timer};
 use crate::text::{grouped, tail};
+
+/// How wide a terminal has to be for each column: of the groups, and of those due next.
+const GROUPS: [u16; 5] = [0, 60, 0, 0, 70];
+const NEXT: [u16; 4] = [0, 50, 0, 70];
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let Some(pending) = &snapshot.pending else {
@@ -15,19 +19,11 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         return;
     };
     let [above, below] = Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
-    let room = usize::from(area.width).saturating_sub(9 + 8 + 12 + 10);
-    let widths = (room / 2, room - room / 2);
-    draw_groups(app, frame, above, pending, widths);
-    draw_next(app, frame, below, pending, widths);
+    draw_groups(app, frame, above, pending);
+    draw_next(app, frame, below, pending);
 }
 
-fn draw_groups(
-    app: &App,
-    frame: &mut Frame<'_>,
-    area: Rect,
-    pending: &Pending,
-    (whose, place): (usize, usize),
-) {
+fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, pending: &Pending) {
     let taken = |group: &&Group| app.controls.takes(&[&group.label, &group.place]);
     let mut groups: Vec<&Group> = pending.groups.iter().filter(taken).collect();
     match app.order() {
@@ -36,14 +32,16 @@ fn draw_groups(
         Some(Order::Place) => groups.sort_by(|one, other| one.place.cmp(&other.place)),
         _ => groups.sort_by_key(|group| std::cmp::Reverse(group.count)),
     }
+    let (whose, place) = whose_and_place(area.width, GROUPS, [9, 8, 12, 0, 0]);
     let row = |group: &&Group| {
-        Row::new([
+        let cells = [
             format!("{:>9}", grouped(group.count)),
             bar(group.count as f64 / pending.timers.max(1) as f64, 8),
             format!("{:>12}", or_never(group.first_due)),
             tail(&group.label, whose),
             tail(&group.place, place),
-        ])
+        ];
+        Row::new(shown(area.width, GROUPS, cells))
     };
     let mut title = listed(&format!("{} pending", grouped(pending.timers)), Some(pending));
     if pending.more_groups > 0 {
@@ -52,43 +50,30 @@ fn draw_groups(
         let all = grouped(seen + pending.more_groups);
         title += &format!("; the {} largest of {all} groups", grouped(seen));
     }
-    let widths = [
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(12),
-        Constraint::Length(whose as u16),
-        Constraint::Fill(1),
-    ];
+    let widths = [9, 8, 12, whose as u16, place as u16].map(Constraint::Length);
     let titles = ["  pending", "share", "   first due", "whose", "scheduled at"];
+    let (titles, widths) = (shown(area.width, GROUPS, titles), shown(area.width, GROUPS, widths));
     let rows = groups.iter().map(row).collect();
     let first = app.controls.first_row(groups.len(), area.height);
     frame.render_widget(table(titles, widths, rows, first).block(block(&title)), area);
 }
 
-fn draw_next(
-    app: &App,
-    frame: &mut Frame<'_>,
-    area: Rect,
-    pending: &Pending,
-    (whose, place): (usize, usize),
-) {
+fn draw_next(app: &App, frame: &mut Frame<'_>, area: Rect, pending: &Pending) {
     let next =
         pending.next.iter().filter(|timer| app.controls.takes(&[&timer.label, &timer.place]));
+    let (whose, place) = whose_and_place(area.width, NEXT, [12, 6, 0, 0]);
     let row = |timer: &Timer| {
-        Row::new([
+        let cells = [
             format!("{:>12}", or_never(timer.remaining)),
             if timer.repeat { "repeat" } else { "once" }.to_owned(),
             tail(&timer.label, whose),
             tail(&timer.place, place),
-        ])
+        ];
+        Row::new(shown(area.width, NEXT, cells))
     };
-    let widths = [
-        Constraint::Length(12),
-        Constraint::Length(6),
-        Constraint::Length(whose as u16),
-        Constraint::Fill(1),
-    ];
+    let widths = [12, 6, whose as u16, place as u16].map(Constraint::Length);
     let titles = ["          in", "kind", "whose", "scheduled at"];
+    let (titles, widths) = (shown(area.width, NEXT, titles), shown(area.width, NEXT, widths));
     let rows = next.map(row).collect();
     let title = listed(&format!("The {} due next", pending.next.len()), Some(pending));
     frame.render_widget(table(titles, widths, rows, 0).block(block(&title)), area);

@@ -176,6 +176,8 @@ fn durable_top_writes_nothing_wherever_it_is_pointed() {
 fn durable_top_says_what_is_wrong_when_it_cannot_start() {
     let (code, screen) = start(&["a", "b", "c"]).end();
     assert!(code == 2 && screen.contains("at most two arguments are expected"), "{screen}");
+    let (code, screen) = start(&["--group", "shop"]).end();
+    assert!(code == 2 && screen.contains("there is no option --group"), "{screen}");
     let (code, screen) = start(&["service=none"]).end();
     assert!(code == 1 && screen.contains("there is no service \"none\""), "{screen}");
     // Nobody listens there.

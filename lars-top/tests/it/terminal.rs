@@ -158,6 +158,8 @@ fn another_language_and_another_version_are_named() {
 fn without_a_path_or_a_terminal_it_says_what_it_needs() {
     let (code, screen) = start(&[]).end();
     assert!(code == 2 && screen.contains("one path is expected, and 0 were given"), "{screen}");
+    let (code, screen) = start(&["--follow"]).end();
+    assert!(code == 2 && screen.contains("there is no option --follow"), "{screen}");
     let (code, screen) = start(&["--help"]).end();
     assert!(code == 0 && screen.contains("Usage: lars-top PATH"), "{screen}");
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_lars-top"));

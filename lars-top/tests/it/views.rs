@@ -244,11 +244,39 @@ fn the_late_page_has_causes_and_culprits_in_80_columns_and_scrolls_both_tables()
     one.late = Some(few);
     app.tell(News::Snapshot(Box::new(one)));
     let screen = drawn(&app, 80, 24);
-    assert!(screen.contains(" timer thread housekeepin  "), "{screen}");
+    assert!(screen.contains(" timer thread housekeeping  "), "{screen}");
     assert!(line(&screen, "an inline task ran").contains("sync prices"), "{screen}");
     let screen = drawn(&app, 100, 24);
     assert!(screen.contains(" timer thread housekeeping  "), "{screen}");
     assert!(line(&screen, "an inline task ran").contains("src/sync.rs:5:5"), "{screen}");
+}
+
+#[test]
+fn the_late_page_cuts_no_title_and_no_number_and_has_causes_and_culprits_in_40_columns() {
+    let mut second = snapshot(3);
+    second.late = Some(late(48));
+    let mut app = app([snapshot(1), second]);
+    app.turn_to(Page::Late);
+    for width in [40, 50, 60, 69, 70, 80, 99, 100, 120] {
+        let screen = drawn(&app, width, 24);
+        let titles: Vec<_> = screen.lines().filter(|line| line.starts_with('╭')).collect();
+        assert!(titles[0].starts_with("╭ Late, last 2 s: 8"), "{screen}");
+        assert!(titles[1].starts_with("╭ Late, since the start: 48"), "{screen}");
+        for title in titles {
+            assert!(title.ends_with(" ╮") || title.ends_with("─╮"), "{screen}");
+        }
+        let row = line(&screen, "sync prices");
+        assert!(row.contains(" 50.0 %") && row.contains("an inline task "), "{screen}");
+        assert_eq!(row.contains(" 40.0 ms "), width >= 70, "{screen}");
+        assert_eq!(row.contains("src/sync.rs:5:5"), width >= 100, "{screen}");
+        // A cause that is cut says so.
+        let interrupted = line(&screen, "a thread was i");
+        assert!(interrupted.contains("…  "), "{screen}");
+        assert!(line(&screen, "31 others").contains(" 22.9 %"), "{screen}");
+    }
+    let narrow = drawn(&app, 40, 24);
+    assert!(narrow.contains("│  share  cause             culprit    │"), "{narrow}");
+    assert!(narrow.contains("│ 50.0 %  an inline task …  sync prices│"), "{narrow}");
 }
 
 fn late_messages(count: u64) -> Late {
@@ -683,6 +711,28 @@ fn a_narrow_terminal_shows_which_page_order_and_filter_and_whole_counts() {
     let wide = drawn(&app, 120, 20);
     assert!(line(&wide, "h help").contains("q quit"), "{wide}");
     assert!(line(&wide, "Threads").contains(" 1 Overview "), "{wide}");
+}
+
+#[test]
+fn the_tables_of_a_narrow_terminal_leave_out_columns_and_cut_neither_numbers_nor_titles() {
+    let mut second = with_actors(snapshot(3));
+    second.threads[0].ran += 500_000_000;
+    let mut app = app([with_actors(snapshot(1)), second]);
+    let pages = [
+        (Page::Timers, [" 12,000 ", "   30.0 s ", "   first due  whose ", " in  "]),
+        (Page::Slow, [" 35.0 ms ", "   2.00 s ", "    ran for  ", "   together  "]),
+        (Page::Actors, [" 5,000 ", " stopped ", "     mailbox  ", "why           for "]),
+        (Page::Threads, [" 2.40 s", " 25.0 % ", "  for, in all", " running  "]),
+    ];
+    for (page, texts) in pages {
+        app.turn_to(page);
+        for width in [40, 49, 50, 59, 60, 69, 70, 79, 80, 120] {
+            let screen = drawn(&app, width, 24);
+            for text in texts {
+                assert!(screen.contains(text), "`{text}` in {width} columns: {screen}");
+            }
+        }
+    }
 }
 
 #[test]

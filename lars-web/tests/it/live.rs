@@ -141,7 +141,7 @@ fn mounted_under_a_path_all_links_and_the_cookie_are_below_it() {
     let console = Console::new().program(probe).group(durable.timers()).token(TOKEN).actions();
     let pages = Router::new()
         .route("/", get(async || "the service itself"))
-        .nest("/ops/timers", console.start().unwrap());
+        .nest_service("/ops/timers", console.start().unwrap());
     let mut browser = Browser::new(pages);
     assert_eq!(browser.get("/").text, "the service itself");
     assert_eq!(browser.get("/ops/timers/group").header("location"), "/ops/timers/login");
@@ -151,7 +151,7 @@ fn mounted_under_a_path_all_links_and_the_cookie_are_below_it() {
     let cookie = answer.header("set-cookie").to_owned();
     assert!(cookie.contains("; Path=/ops/timers;"), "{cookie}");
     browser.cookie = cookie.split(';').next().map(str::to_owned);
-    for path in ["/ops/timers", "/ops/timers/group", "/ops/timers/scheduler"] {
+    for path in ["/ops/timers", "/ops/timers/", "/ops/timers/group", "/ops/timers/scheduler"] {
         let page = browser.get(path);
         assert_eq!(page.status, StatusCode::OK, "{path}");
         page.has(["<base href=\"/ops/timers/\">", "href=\"timers\"", "src=\"script.js\""]);
@@ -164,6 +164,36 @@ fn mounted_under_a_path_all_links_and_the_cookie_are_below_it() {
     assert_eq!(answer.header("location"), "/ops/timers/work");
     browser.events("/ops/timers/events/work").until("done");
     assert!(durable.timers().get("order/1").wait().unwrap().is_none());
+}
+
+#[test]
+fn a_page_has_its_address_with_and_without_a_slash_at_the_end() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let durable = node(Durable::in_memory());
+    let id = schedule(&durable, "order/1", HOUR, "hello");
+    let probe = Probe::new(scheduler.handle());
+    let pages = Console::new().program(probe).group(durable.timers()).start().unwrap();
+    let paths = ["/group", "/timers", "/scheduler", "/actors", "/work", "/login"];
+    let paths = paths.map(str::to_owned).into_iter().chain([format!("/timers/{id}")]);
+    let paths: Vec<_> = paths.collect();
+    let mounts = [
+        ("", pages.clone()),
+        ("/ops", Router::new().nest("/ops", pages.clone())),
+        ("/ops", Router::new().nest_service("/ops", pages)),
+    ];
+    for (prefix, router) in mounts {
+        let browser = Browser::new(router);
+        for path in &paths {
+            for path in [format!("{prefix}{path}"), format!("{prefix}{path}/")] {
+                let page = browser.get(&path);
+                assert_eq!(page.status, StatusCode::OK, "{path}");
+                page.has([&format!("<base href=\"{prefix}/\">"), &format!("href=\"{path}#main\"")]);
+            }
+        }
+        let nowhere = browser.get(&format!("{prefix}/nowhere/"));
+        assert_eq!(nowhere.status, StatusCode::NOT_FOUND);
+        nowhere.has(["<a href=\"group\">To the first page</a>"]);
+    }
 }
 
 #[test]
