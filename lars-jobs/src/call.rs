@@ -316,7 +316,7 @@ pub(crate) fn schedule_calls<R: RunResult, C: IntoRepeatedCall<R>>(
     call: C,
 ) -> Result<ScheduledCall<R::Value>, ScheduleError<C>> {
     let Call { run, options } = call.into_call();
-    let series = Series::new(run, options, ());
+    let series = Series::new(run, options, RunOn::Default, ());
     let due = handle.due_from(initial);
     let (outcome, series) = series.start::<R, C>(handle, initial, rhythm)?;
     Ok(ScheduledCall::new(outcome, Arc::new(series), due, handle.clone()))

@@ -40,10 +40,11 @@
 //! # Edges
 //!
 //! A call that comes after a pause begins a *window*. For a debounce, the window ends when there
-//! has been no call for as long as the wait; for a throttle, one interval after the last run was
-//! due. The action can run at the *leading* edge of the window, for the call that begins it, and at
-//! its *trailing* edge, for the last call that came later. With the leading edge alone, later calls
-//! of the window are dropped; without it, the first call waits for the trailing edge as well.
+//! has been no call for as long as the wait; for a throttle, an interval after it began. A run at
+//! the trailing edge of a throttle begins another window when it starts, so a late one puts off the
+//! next. The action can run at the *leading* edge of the window, for the call that begins it, and
+//! at its *trailing* edge, for the last call that came later. With the leading edge alone, later
+//! calls of the window are dropped; without it, the first call waits for the trailing edge as well.
 //!
 //! | here | leading | trailing | lodash | Rx |
 //! |---|---|---|---|---|

@@ -277,9 +277,9 @@ impl RepeatedTimer {
     ///
     /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy). In the other cases the trigger has
     /// run. [`Refusal::Stopped`]: the scheduler was stopped, and so is the timer.
-    /// [`Refusal::Full`]: the next trigger is due before the timer's planned wake-up, because its
-    /// timeout was shortened or is random. It then comes at that wake-up: at the latest when the
-    /// replaced trigger was due, or one period after that.
+    /// [`Refusal::Full`] or [`Refusal::Overloaded`]: the next trigger is due before the timer's
+    /// planned wake-up, because its timeout was shortened or is random. It then comes at that
+    /// wake-up: at the latest when the replaced trigger was due, or one period after that.
     ///
     /// # Examples
     ///

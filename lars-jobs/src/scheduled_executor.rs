@@ -419,7 +419,7 @@ impl ScheduledExecutor {
         };
         // From here on the entry goes with the member, even if the series is refused.
         let member = Member { shared: Arc::clone(shared), number };
-        let series = Series::new(run, options.or_on(&shared.run_on), member);
+        let series = Series::new(run, options, shared.run_on.clone(), member);
         let due = shared.handle.due_from(initial);
         let (outcome, series) = series.start::<R, C>(&shared.handle, initial, rhythm)?;
         let series: Arc<dyn Target> = Arc::new(series);

@@ -10,7 +10,7 @@ use super::sealed::MaybeLast;
 use super::{Call, CallOptions, IntoRepeatedCall, RunResult};
 use lars_base::sync::Mutex;
 use lars_scheduler::executor::TaskBody;
-use lars_scheduler::extend::EndOfSeries;
+use lars_scheduler::extend::{EndOfSeries, RunOn};
 use lars_scheduler::{Cancellable, Handle, ScheduleError, Start};
 
 /// A call that runs once. `keep` is dropped after its promise is settled.
@@ -79,7 +79,10 @@ pub(crate) struct Series<F, V, K> {
     run: Arc<Mutex<Option<F>>>,
     end: Arc<End<V, K>>,
     outcome: Arc<CallOutcome<V>>,
+    /// As they were given, for a call that is given back.
     options: CallOptions,
+    /// Where it runs if the options do not say.
+    run_on: RunOn,
 }
 
 /// What happens once, when a series is over. The series' closure and its cancelled hook share it;
@@ -96,13 +99,14 @@ impl<V, K> End<V, K> {
 }
 
 impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
-    pub(crate) fn new(run: F, options: CallOptions, keep: K) -> Self {
+    pub(crate) fn new(run: F, options: CallOptions, run_on: RunOn, keep: K) -> Self {
         let (promise, outcome) = promise();
         Self {
             run: Arc::new(Mutex::new(Some(run))),
             end: Arc::new(End { promise: Mutex::new(Some(promise)), _keep: keep }),
             outcome,
             options,
+            run_on,
         }
     }
 
@@ -119,7 +123,7 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
         F: FnMut() -> R + Send + 'static,
         C: IntoRepeatedCall<R, Run = F>,
     {
-        let Self { run, end, outcome, options } = self;
+        let Self { run, end, outcome, options, run_on } = self;
         let (body, ending, at_stop) = (Arc::clone(&run), Arc::clone(&end), Arc::clone(&outcome));
         let at_end = Arc::clone(&end);
         let settle = |end: Arc<End<V, K>>, error| {
@@ -130,7 +134,8 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
         let cancelled = move || settle(end, CallError::Cancelled);
         // A run that broke off with a value has settled it.
         let over = move || settle(at_end, CallError::Ended);
-        let task = options.periodic(move || once(&body, &ending)).on_end(
+        let ours = options.clone().or_on(&run_on);
+        let task = ours.periodic(move || once(&body, &ending)).on_end(
             cancelled,
             move || at_stop.hand_back(),
             over,

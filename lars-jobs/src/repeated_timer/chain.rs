@@ -361,7 +361,9 @@ impl SharedTimer {
             match self.set_alarm(&mut state, timeout) {
                 Ok(old) => break (state, Repeat::Stop, old, None),
                 Err(error) => {
-                    if let (Some(alarm), Refusal::Full { .. }) = (&state.alarm, error.refusal()) {
+                    if let Some(alarm) = &state.alarm
+                        && *error.refusal() != Refusal::Stopped
+                    {
                         // A late trigger is better than none.
                         state.due = alarm.looks;
                         break (state, Repeat::Stop, None, Some(error));

@@ -14,6 +14,9 @@
 //! delayed job is due; and a [`JobLook`], when a periodic job may be due. The last two become the
 //! drain if there is none.
 //!
+//! After a `stop` the holder of the list may keep the drain. Then none is on its way, and what was
+//! ready for it waits apart: another job that the holder runs does not wait for that drain.
+//!
 //! A busy drain does not wait for timers: it takes due jobs by itself. But it takes no job that
 //! `stop` has handed back (`Job::claim`): that is up to the holder of the list.
 
@@ -191,7 +194,7 @@ impl SharedWorker {
         let mut jobs = self.lock();
         jobs.collect_due(&self.handle);
         if let Some(job) = jobs.all.get(&number)
-            && matches!(job.stage, JobStage::Waiting | JobStage::LeftToTimer)
+            && !matches!(job.stage, JobStage::Ready | JobStage::Running)
             && is_due(job)
         {
             // A job that runs before its time comes after those whose time has come.
@@ -213,8 +216,30 @@ impl SharedWorker {
         }
     }
 
+    /// A drain has come to run; true if it is to drain. One that was handed back has lost the flag,
+    /// and takes up what was left to it.
+    fn arrive(&self) -> bool {
+        let mut jobs = self.lock();
+        let Some(left) = jobs.take_left() else { return true };
+        for number in left {
+            jobs.make_ready(number);
+        }
+        !std::mem::replace(&mut jobs.draining, true)
+    }
+
     /// A drain was dropped unrun.
     fn drain_lost(self: &Arc<Self>) {
+        let mut jobs = self.lock();
+        if let Some(left) = jobs.take_left() {
+            let lost: Vec<_> =
+                left.into_iter().filter_map(|number| jobs.remove(number, Fate::Over)).collect();
+            drop(jobs);
+            for job in lost {
+                job.discard(&self.handle);
+            }
+            return;
+        }
+        drop(jobs);
         // If the scheduler has stopped, its tasks are dropped, and what is ready here with them.
         // Otherwise an executor has lost a task, which was this worker's first, and the others need
         // a new drain.
@@ -249,7 +274,13 @@ struct Drain(Arc<SharedWorker>);
 
 impl TaskBody for Drain {
     fn run(self) {
-        self.0.drain();
+        if self.0.arrive() {
+            self.0.drain();
+        }
+    }
+
+    fn handed_back(&self) {
+        self.0.lock().leave_to_drain();
     }
 
     fn lost(self) {

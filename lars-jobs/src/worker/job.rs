@@ -202,6 +202,8 @@ pub(super) enum JobStage {
     /// The scheduler has stopped, and whether the job runs is up to the holder of its timer: that
     /// was handed back by `stop`, or is about to be, or is on its way through an executor.
     LeftToTimer,
+    /// The drain that was on its way was handed back by `stop`, and the job with it.
+    LeftToDrain,
 }
 
 pub(super) struct Job {
@@ -259,6 +261,8 @@ pub(super) struct Jobs {
     pub(super) draining: bool,
     /// The drain that is on its way.
     pub(super) drain: Option<Cancellable>,
+    /// What was ready for a drain that was handed back.
+    left: Option<BTreeSet<(WhenDue, u64)>>,
     /// The thread of a trampoline that waits for the next job to be due.
     pub(super) sleeper: Option<Unparker>,
     pub(super) all: HashMap<u64, Job>,
@@ -284,7 +288,7 @@ impl Jobs {
         match stage {
             JobStage::Waiting => Some(&mut self.waiting),
             JobStage::Ready => Some(&mut self.ready),
-            JobStage::Running | JobStage::LeftToTimer => None,
+            JobStage::Running | JobStage::LeftToTimer | JobStage::LeftToDrain => None,
         }
     }
 
@@ -348,12 +352,35 @@ impl Jobs {
         }
     }
 
+    /// The drain has been handed back: what is ready for it is no longer ours, and the worker is
+    /// idle. (So a delayed job that was handed back as well does not wait for that drain.)
+    pub(super) fn leave_to_drain(&mut self) {
+        let left = std::mem::take(&mut self.ready);
+        for (_, number) in &left {
+            if let Some(job) = self.all.get_mut(number) {
+                job.stage = JobStage::LeftToDrain;
+            }
+        }
+        self.left = Some(left);
+        self.draining = false;
+    }
+
+    /// The numbers of the jobs that are still left to the drain that was handed back, in their
+    /// order; `None` if none was.
+    pub(super) fn take_left(&mut self) -> Option<Vec<u64>> {
+        let left = self.left.take()?;
+        let is_left = |number: &u64| {
+            self.all.get(number).is_some_and(|job| job.stage == JobStage::LeftToDrain)
+        };
+        Some(left.into_iter().map(|(_, number)| number).filter(is_left).collect())
+    }
+
     /// The timer of a job is over. Removes the job, unless the drain has it by now.
     pub(super) fn lose(&mut self, number: u64) -> Option<Job> {
         let job = self.all.get_mut(&number)?;
         match job.stage {
             JobStage::Waiting | JobStage::LeftToTimer => self.remove(number, Fate::Over),
-            JobStage::Ready | JobStage::Running => {
+            JobStage::Ready | JobStage::Running | JobStage::LeftToDrain => {
                 job.timer = None;
                 None
             }
@@ -380,6 +407,12 @@ impl Jobs {
                 None
             }
             None => self.remove(number, Fate::Over),
+        }
+    }
+
+    pub(super) fn make_ready(&mut self, number: u64) {
+        if let Some(due) = self.all.get(&number).map(|job| job.due) {
+            self.move_to(number, due, JobStage::Ready);
         }
     }
 

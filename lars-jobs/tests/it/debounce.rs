@@ -427,6 +427,24 @@ fn the_action_may_call_its_own_throttle() {
 }
 
 #[test]
+fn a_late_run_at_the_trailing_edge_of_a_throttle_puts_off_the_next_by_an_interval() {
+    let by_hand = ByHand::default();
+    let builder = LightArrayRevolverScheduler::builder().executor(by_hand.clone());
+    let time = builder.build_virtual().unwrap();
+    let (runs, action) = recorder(&time);
+    let throttle = Throttle::builder(&time, ms(100)).leading(false).build(action).unwrap();
+    throttle.call(1).unwrap();
+    time.advance(ms(650)); // it was due at 100
+    assert!(by_hand.run_next());
+    throttle.call(2).unwrap();
+    time.advance(ms(99));
+    assert!(!by_hand.run_next());
+    time.advance(ms(1));
+    assert!(by_hand.run_next());
+    assert_eq!(*runs.lock().unwrap(), [(650, 1), (750, 2)]);
+}
+
+#[test]
 fn waits_beyond_the_clock_are_accepted_and_options_out_of_their_range_refused() {
     let time = virtual_time();
     let debounce = Debounce::new(&time, Duration::MAX, |_: ()| ()).unwrap();

@@ -15,7 +15,7 @@ use common::{
 };
 use lars_jobs::repeated_timer::{RepeatedTimer, StopWaitError};
 use lars_scheduler::hooks::PanicIn;
-use lars_scheduler::{LightArrayRevolverScheduler, Refusal, VirtualTime};
+use lars_scheduler::{Backpressure, LightArrayRevolverScheduler, Refusal, Task, VirtualTime};
 
 /// How often something happened.
 #[derive(Debug, Clone, Default)]
@@ -261,6 +261,33 @@ fn a_look_that_comes_during_run_once_now_starts_no_second_trigger() {
         assert_eq!(count.get(), round);
     }
     assert_eq!(time.metrics().panicked, 0);
+}
+
+#[test]
+fn run_once_now_of_a_thread_that_has_no_share_left_does_not_end_the_chain() {
+    let builder = LightArrayRevolverScheduler::builder().backpressure(Backpressure::Refuse);
+    let scheduler = builder.build().unwrap();
+    let rounds = AtomicU32::new(0);
+    // Each timeout is shorter than the last one, so that it needs another alarm.
+    let timer = RepeatedTimer::builder(&scheduler, secs(1 << 30))
+        .adjust_timeout(move |period| period - secs(rounds.fetch_add(1, Ordering::Relaxed).into()))
+        .build(|_| ())
+        .unwrap();
+    timer.start().unwrap();
+    let (release, hold) = mpsc::channel::<()>();
+    let stuck = Task::new(move || hold.recv().unwrap_or(())).inline();
+    let _ = scheduler.schedule_once(Duration::ZERO, stuck).unwrap();
+    // Now and then the thread earns a little, so it has to ask at the right moment.
+    let refused = loop {
+        while scheduler.schedule_once(secs(1 << 30), || ()).is_ok() {}
+        if let Err(refused) = timer.run_once_now() {
+            break refused;
+        }
+    };
+    drop(release);
+    assert_eq!(refused, Refusal::Overloaded);
+    assert!(timer.is_started() && timer.due().is_some());
+    drop(scheduler.stop());
 }
 
 /// J4

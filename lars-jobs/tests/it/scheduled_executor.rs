@@ -714,6 +714,26 @@ fn tasks_run_on_the_executor_that_they_or_else_the_owner_named() {
 }
 
 #[test]
+fn what_one_owner_has_refused_runs_on_the_executor_of_the_next() {
+    let time = virtual_time();
+    let (first, second) = (Arc::new(ByHand::default()), Arc::new(ByHand::default()));
+    let refusing = ScheduledExecutor::with_executor(&time, first.clone());
+    let accepting = ScheduledExecutor::with_executor(&time, second.clone());
+    refusing.shutdown(ShutdownPolicy::default());
+    let task = refusing.submit(Call::new(|| 7)).unwrap_err().into_task();
+    let task = accepting.submit(task).unwrap();
+    // Other than a shutdown, the scheduler refuses a series that has options by then.
+    let refusing = ScheduledExecutor::with_executor(&time, first.clone());
+    let run = Call::new(|| ControlFlow::Break(8));
+    let run = refusing.schedule_with_fixed_delay(ms(1), Duration::ZERO, run).unwrap_err();
+    let run = accepting.schedule_with_fixed_delay(ms(1), ms(1), run.into_task()).unwrap();
+    time.advance(ms(1));
+    assert_eq!((first.waiting(), second.waiting()), (0, 2));
+    assert!(second.run_next() && second.run_next());
+    assert_eq!((get(task).unwrap(), get(run).unwrap()), (7, 8));
+}
+
+#[test]
 fn a_task_may_use_the_executor_that_runs_it() {
     let (time, jobs) = on_virtual_time();
     let jobs = Arc::new(jobs);

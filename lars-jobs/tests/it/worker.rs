@@ -1308,6 +1308,53 @@ fn tasks_handed_back_by_stop_are_run_or_dropped_by_who_holds_them() {
 }
 
 #[test]
+fn a_delayed_task_that_was_handed_back_runs_whatever_becomes_of_the_tasks_that_were_ready() {
+    for builder in [WorkerBuilder::fair, WorkerBuilder::inline] {
+        for keep in [false, true] {
+            let time = virtual_time();
+            let (worker, notes) = (builder(Worker::builder(&time)).build(), Notes::new());
+            let ready = worker.schedule(note(&notes, "ready")).unwrap();
+            let delayed = worker.schedule_after(ms(1), note(&notes, "delayed")).unwrap();
+            let later = worker.schedule_after(ms(2), note(&notes, "later")).unwrap();
+            let mut pending = time.stop().wait();
+            assert_eq!(pending.len(), 3);
+            let drain = pending.remove(0);
+            assert!(pending.remove(0).run());
+            assert_eq!(notes.take(), ["delayed"]);
+            assert!(delayed.is_done() && !ready.is_done());
+            if keep {
+                assert!(drain.run());
+                assert_eq!(notes.take(), ["ready"]);
+            } else {
+                drop(drain);
+            }
+            assert!(ready.is_done() && !ready.is_cancelled());
+            assert!(pending.remove(0).run());
+            assert_eq!(notes.take(), ["later"]);
+            assert!(later.is_done());
+            assert_eq!(worker.outstanding(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_was_ready_when_it_was_handed_back_can_be_cancelled_and_disposed() {
+    let time = virtual_time();
+    let (worker, notes) = (Worker::new(&time), Notes::new());
+    let unwanted = worker.schedule(note(&notes, "unwanted")).unwrap();
+    worker.schedule(note(&notes, "wanted")).unwrap();
+    let disposed = Worker::new(&time);
+    disposed.schedule(note(&notes, "disposed")).unwrap();
+    let pending = time.stop().wait();
+    assert!(unwanted.cancel());
+    assert_eq!(disposed.dispose(), 1);
+    for task in pending {
+        task.run();
+    }
+    assert_eq!(notes.take(), ["wanted"]);
+}
+
+#[test]
 fn dropping_the_scheduler_drops_what_its_workers_have_and_no_more_is_accepted() {
     let time = virtual_time();
     let (worker, notes) = (Worker::new(&time), Notes::new());
