@@ -24,9 +24,9 @@ pub(crate) mod plain {
     pub(crate) use std::sync::atomic::AtomicU64 as StaticU64;
 
     #[cfg(lars_shuttle)]
-    pub(crate) use lars_base::sync::{AtomicBool, AtomicU8, AtomicU64};
+    pub(crate) use lars_base::sync::{AtomicBool, AtomicU64};
     #[cfg(not(lars_shuttle))]
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 }
 
 #[cfg(not(lars_loom))]

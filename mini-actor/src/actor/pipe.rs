@@ -15,8 +15,7 @@ use crate::dispatcher::Dispatcher;
 use crate::dispatcher::task::{Activate, Task};
 use crate::dispatcher::worker::NoTurn;
 use crate::mailbox::asides::{Told, told_here};
-use crate::sync::plain::AtomicU8;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU8, Mutex, Ordering};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -27,8 +26,54 @@ const POLLED: u8 = 2;
 /// Woken while it is polled.
 const AGAIN: u8 = 3;
 
+/// Where a piped future is: one of the constants above.
+///
+/// Each step reads and writes, also where nothing changes. So whoever wakes the future comes in
+/// this order before the beginning of a poll, which then sees what he did; or after it, and then
+/// there is another one.
+struct State(AtomicU8);
+
+impl State {
+    /// Of a future that is about to be scheduled.
+    fn new() -> Self {
+        Self(AtomicU8::new(SCHEDULED))
+    }
+
+    /// Somebody wakes it. Returns whether he has to schedule it.
+    fn wake(&self) -> bool {
+        let woken = |state| match state {
+            WAITING => Some(SCHEDULED),
+            POLLED => Some(AGAIN),
+            state => Some(state),
+        };
+        // Release: the next poll comes after what the waker did. Acquire: who schedules it comes
+        // after the last poll.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, woken) == Ok(WAITING)
+    }
+
+    /// A poll begins.
+    fn begin(&self) {
+        // Acquire: what was done before it was woken is seen. Release: whoever wakes it from here
+        // on comes after the last poll.
+        self.0.swap(POLLED, Ordering::AcqRel);
+    }
+
+    /// The poll has ended, and the future has not. Returns whether it was woken meanwhile.
+    fn end(&self) -> bool {
+        // Release: whoever schedules it comes after this poll. Acquire: as in `begin`.
+        let waits = self.0.compare_exchange(POLLED, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        waits.is_err()
+    }
+
+    /// It was woken while it was polled, and is scheduled again.
+    fn again(&self) {
+        // As in `begin`: this may come after a waker who found it woken already.
+        self.0.swap(SCHEDULED, Ordering::AcqRel);
+    }
+}
+
 struct Pipe {
-    state: AtomicU8,
+    state: State,
     /// Gone when it has ended. Locked by the one activation, and by a waker that ends it.
     work: Mutex<Option<Work>>,
     dispatcher: Dispatcher,
@@ -40,14 +85,7 @@ struct Pipe {
 
 impl Wake for Pipe {
     fn wake(self: Arc<Self>) {
-        // AcqRel: the next poll comes after what the waker did, and after the last poll.
-        let before =
-            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
-                WAITING => Some(SCHEDULED),
-                POLLED => Some(AGAIN),
-                _ => None,
-            });
-        if before == Ok(WAITING) {
+        if self.state.wake() {
             if self.dispatcher.is_ending() {
                 // Nobody would poll it.
                 self.let_go();
@@ -95,8 +133,7 @@ impl Drop for Pipe {
 impl Activate for Pipe {
     fn activate(self: Arc<Self>) -> bool {
         let _no_turn = NoTurn::enter(self.noted);
-        // Release, here and below: a thread that wakes it from here on comes after the last poll.
-        self.state.store(POLLED, Ordering::Release);
+        self.state.begin();
         let waker = Waker::from(Arc::clone(&self));
         let mut work = self.work.lock();
         if let Some(future) = &mut *work {
@@ -109,11 +146,7 @@ impl Activate for Pipe {
             match guard("a piped future", poll) {
                 Some(Poll::Pending) => {
                     drop(work);
-                    let woken = self
-                        .state
-                        .compare_exchange(POLLED, WAITING, Ordering::AcqRel, Ordering::Acquire)
-                        .is_err();
-                    if !woken {
+                    if !self.state.end() {
                         return false;
                     }
                     if self.dispatcher.is_ending() {
@@ -122,7 +155,7 @@ impl Activate for Pipe {
                         self.let_go();
                         return false;
                     }
-                    self.state.store(SCHEDULED, Ordering::Release);
+                    self.state.again();
                     return true;
                 }
                 Some(Poll::Ready(())) | None => {}
@@ -184,12 +217,59 @@ impl<A: Actor> Context<A> {
             open.0.deliver(message);
         };
         let pipe = Arc::new(Pipe {
-            state: AtomicU8::new(SCHEDULED),
+            state: State::new(),
             work: Mutex::new(Some(Box::pin(work))),
             dispatcher: dispatcher.clone(),
             span,
             noted,
         });
         dispatcher.schedule(pipe as Task);
+    }
+}
+
+#[cfg(all(test, lars_loom))]
+mod models {
+    use super::*;
+    use crate::sync::AtomicU64;
+
+    /// Polls until nobody has woken it meanwhile. Returns what it saw last.
+    fn poll(state: &State, done: &AtomicU64) -> u64 {
+        loop {
+            state.begin();
+            let seen = done.load(Ordering::Relaxed);
+            if !state.end() {
+                return seen;
+            }
+            state.again();
+        }
+    }
+
+    /// Of a future that is scheduled, and of one that waits.
+    #[test]
+    fn a_poll_after_the_last_wake_sees_what_was_done_before_it() {
+        for waits in [false, true] {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound.get_or_insert(2);
+            builder.check(move || {
+                let shared = Arc::new((State::new(), AtomicU64::new(0)));
+                if waits {
+                    assert_eq!(poll(&shared.0, &shared.1), 0);
+                }
+                let waking = [1, 2].map(|bit| {
+                    let shared = Arc::clone(&shared);
+                    loom::thread::spawn(move || {
+                        shared.1.fetch_add(bit, Ordering::Relaxed);
+                        shared.0.wake()
+                    })
+                });
+                let mut seen = if waits { 0 } else { poll(&shared.0, &shared.1) };
+                for thread in waking {
+                    if thread.join().unwrap() {
+                        seen = poll(&shared.0, &shared.1);
+                    }
+                }
+                assert_eq!(seen, 3, "a wake was lost");
+            });
+        }
     }
 }

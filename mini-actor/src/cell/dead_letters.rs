@@ -97,6 +97,8 @@ pub(crate) type Hook = Arc<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
 struct Hooks {
     next: u64,
     all: Vec<(u64, Hook)>,
+    /// The system is over: no hook is to be kept for its life.
+    released: bool,
 }
 
 pub(crate) struct DeadLetters {
@@ -142,7 +144,10 @@ impl Subscription {
     /// [`ActorSystem`](crate::ActorSystem) has been dropped and its last actor has stopped. Then
     /// the hook is dropped, so it may hold references to actors and the [`System`](crate::System).
     pub fn forever(mut self) {
-        self.letters = Weak::new();
+        let lives = |letters: Arc<DeadLetters>| !letters.hooks.lock().released;
+        if self.letters.upgrade().is_some_and(lives) {
+            self.letters = Weak::new();
+        }
     }
 }
 
@@ -257,7 +262,11 @@ impl DeadLetters {
 
     /// Drops all hooks. The system is over, and they may hold references that keep its memory.
     pub(crate) fn release(&self) {
-        let hooks = std::mem::take(&mut self.hooks.lock().all);
+        let hooks = {
+            let mut hooks = self.hooks.lock();
+            hooks.released = true;
+            std::mem::take(&mut hooks.all)
+        };
         // Outside the lock: their destructors are foreign code.
         for (_, hook) in hooks {
             guard("the destructor of a hook for dead letters", || drop(hook));

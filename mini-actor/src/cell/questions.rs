@@ -45,6 +45,12 @@ impl Questions {
         }
     }
 
+    /// How many are open.
+    #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().as_ref().map_or(0, |open| open.questions.len())
+    }
+
     /// Ends those that are open. No more are accepted.
     pub(crate) fn close(&self) {
         let open = self.state.lock().take();

@@ -92,8 +92,11 @@ impl Manual {
                 this.ask_for_a_turn();
             }
         };
-        // After its end, closing the system runs what is left.
-        let _ = timers.schedule_once(Duration::ZERO, Timer::new(turn).inline());
+        if timers.schedule_once(Duration::ZERO, Timer::new(turn).inline()).is_err() {
+            // There was no place for it: the next call asks again. After the scheduler's end,
+            // closing the system runs what is left.
+            is_asked.swap(false, Ordering::AcqRel);
+        }
     }
 
     /// Whether the calling thread is running actors here.

@@ -319,8 +319,10 @@ impl<T: Send + 'static> Ask<T> {
             None => Ok(None),
             Some(questions) => questions.enter(weak(&question)).map(Some),
         };
-        let ask = |state| Self {
-            state,
+        // Before the message is made. If that panics, this is dropped, and takes back what was
+        // entered.
+        let ask = Self {
+            state: Ok(Arc::clone(&question)),
             open: open.unwrap_or(None),
             registry: Arc::clone(registry),
             to,
@@ -328,7 +330,7 @@ impl<T: Send + 'static> Ask<T> {
             by_actor: AtomicBool::new(false),
         };
         if open.is_err() {
-            return ask(Err(AskError::Closed));
+            return ask.failed(AskError::Closed);
         }
         {
             // Held over the scheduling, so that a timer that fires at once finds itself here.
@@ -336,8 +338,8 @@ impl<T: Send + 'static> Ask<T> {
             let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
             match registry.arm(limit, give_up, Location::caller()) {
                 Ok(scheduled) => *timer = Some(scheduled),
-                Err(Refusal::Stopped) => return ask(Err(AskError::Closed)),
-                Err(refusal) => return ask(Err(AskError::NoTimer(refusal))),
+                Err(Refusal::Stopped) => return ask.failed(AskError::Closed),
+                Err(refusal) => return ask.failed(AskError::NoTimer(refusal)),
             }
         }
         let reply = Reply {
@@ -346,18 +348,24 @@ impl<T: Send + 'static> Ask<T> {
             asked: Arc::clone(&asked),
         };
         let Err((reason, message)) = send(reply, Wait::Until(deadline)) else {
-            return ask(Ok(question));
+            return ask;
         };
         // Its reply settles the question and cancels the timer, if the message has still got it.
         guard("the destructor of a question", || drop(message));
         question.cancel_timer();
-        ask(Err(match reason {
+        ask.failed(match reason {
             Unsendable::Stopped => AskError::Stopped(asked.to_path()),
             Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
                 AskError::Timeout(limit)
             }
             Unsendable::Full => AskError::Full(asked.to_path()),
-        }))
+        })
+    }
+
+    /// The actor was not asked.
+    fn failed(mut self, why: AskError) -> Self {
+        self.state = Err(why);
+        self
     }
 
     /// Blocks until the answer comes or the timeout has passed, even while the system is being

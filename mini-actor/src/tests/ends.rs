@@ -1,11 +1,14 @@
-//! What watching leaves behind at an actor that lives on, and an actor when it ends or is refused:
-//! nothing.
+//! What watching leaves behind at an actor that lives on, an actor when it ends or is refused, and
+//! a question that is never sent: nothing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use lars_scheduler::LightArrayRevolverScheduler;
+
 use crate::cell::signal::Resident;
-use crate::{Actor, ActorRef, ActorSystem, Context, StopReason};
+use crate::{Actor, ActorRef, ActorSystem, Context, Reply, StopReason};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -94,4 +97,22 @@ fn an_actor_that_is_refused_leaves_nothing_behind() {
     };
     assert!(system.spawn("a", make).is_err());
     assert_eq!(Arc::strong_count(&held), 1);
+}
+
+#[test]
+fn a_question_that_cannot_be_made_leaves_nothing_behind() {
+    let timers = LightArrayRevolverScheduler::new().unwrap();
+    let system = ActorSystem::builder("test").threads(1).on_scheduler(&timers).build().unwrap();
+    let actor = system.spawn("a", || Idle).unwrap();
+    let bad = |_: Reply<()>| panic!("expected by this test");
+    let asked = catch_unwind(AssertUnwindSafe(|| drop(actor.ask(bad, LONG))));
+    assert!(asked.is_err());
+    assert_eq!(timers.pending(), 0);
+    let open = |system: &ActorSystem| system.registry().questions.as_ref().map(|it| it.len());
+    assert_eq!(open(&system), Some(0));
+    // One that is sent is kept until it has ended.
+    let answer = actor.ask(|_: Reply<()>| (), LONG);
+    assert_eq!(open(&system), Some(1));
+    drop(answer);
+    assert_eq!(open(&system), Some(0));
 }

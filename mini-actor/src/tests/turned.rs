@@ -87,3 +87,19 @@ fn closing_the_system_receives_what_is_queued_and_leaves_the_scheduler() {
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [0]);
     assert!(time.schedule_once(SECOND, || ()).is_ok());
 }
+
+#[test]
+fn an_actor_that_found_no_place_for_its_turn_has_it_once_there_is_one() {
+    let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap();
+    let system = ActorSystem::builder("page").build_turned(&time).unwrap();
+    let (sender, heard) = channel();
+    let other = time.schedule_once(SECOND, || ()).unwrap();
+    let echo = system.spawn("echo", move || Echo(sender)).unwrap();
+    echo.tell(0).unwrap();
+    time.advance(Duration::ZERO);
+    assert_eq!(heard.try_iter().count(), 0);
+    assert!(other.cancel());
+    system.spawn("another", || Echo(channel().0)).unwrap();
+    time.advance(Duration::ZERO);
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [0]);
+}

@@ -93,3 +93,16 @@ fn hooks_of_a_system_that_is_closed_and_dropped_are_dropped_with_it() {
     drop(system);
     assert_eq!(Arc::strong_count(&held), 1);
 }
+
+#[test]
+fn a_hook_that_is_subscribed_for_ever_when_its_system_is_over_is_not_kept() {
+    let held = Arc::new(Held::default());
+    let kept = Arc::clone(&held);
+    let owner = ActorSystem::builder("test").threads(1).build().unwrap();
+    let system = owner.system();
+    held.system.set(owner.system()).unwrap();
+    close(&owner);
+    drop(owner);
+    system.on_dead_letter(move |_| assert!(kept.system.get().is_some())).forever();
+    assert_eq!(Arc::strong_count(&held), 1);
+}

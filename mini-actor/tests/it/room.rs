@@ -4,6 +4,7 @@
 use crate::common;
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,6 +84,26 @@ fn one_sender_is_woken_for_one_place_and_passes_it_on_if_it_goes() {
     assert_eq!(times(), [1, 1, 0], "it has used its place");
     kit.settle();
     assert_eq!(times(), [1, 1, 1]);
+}
+
+#[test]
+fn places_that_become_free_together_wake_a_sender_each() {
+    let kit = TestKit::new("test").unwrap();
+    let props = Props::once(|| Script::new(|_: Call<u32>, _| ())).bounded(3, Overflow::Fail);
+    let actor = kit.spawn_with("actor", props).unwrap();
+    let bad = actor.map(|(): ()| -> u32 { panic!("expected by this test") });
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(bad.tell(())))).is_err());
+    }
+    actor.tell(0).unwrap();
+    let woken: [Arc<Woken>; 3] = Default::default();
+    let mut waiting: Vec<_> = woken.iter().map(|_| Box::pin(actor.tell_when_room(1))).collect();
+    for (woken, telling) in woken.iter().zip(&mut waiting) {
+        assert!(woken.poll(telling.as_mut()).is_pending());
+    }
+    // The places of both panics become free when the message behind them is received.
+    kit.settle();
+    assert_eq!(woken.each_ref().map(|it| it.times()), [1, 1, 1]);
 }
 
 #[test]

@@ -81,8 +81,9 @@ impl<T> Mailbox<T> {
                 // SAFETY: the caller is the one activation, and only that reads this mailbox.
                 let message = unsafe { self.take_with(Some(bound), read) };
                 // A slot whose message panicked on its way makes room as well.
-                if self.head.taken.load(Ordering::Relaxed) != before {
-                    bound.made_room(1);
+                let free = self.head.taken.load(Ordering::Relaxed) - before;
+                if free > 0 {
+                    bound.made_room(free as usize);
                 }
                 message
             }
