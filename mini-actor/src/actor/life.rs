@@ -233,7 +233,8 @@ impl<A: Actor> Incarnations<A> {
                 // before that.
                 turn.count_one();
             }
-            counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
+            // Even if no timeout is set: this call may set one.
+            counts = A::influences_receive_timeout(&message);
             *kept = A::keep(&message).map(Box::new);
             actor.receive(message, ctx);
         });

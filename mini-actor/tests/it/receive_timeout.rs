@@ -3,12 +3,14 @@
 
 use crate::common;
 
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use common::{Call, SECOND, Script, ms};
+use common::{Call, LONG, SECOND, Script, close, ms};
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::{Probe, TestKit};
-use mini_actor::{Actor, ActorRef, Context, Props, Refusal, StopReason};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props, Refusal, StopReason};
 
 #[derive(Debug, Clone)]
 enum Message {
@@ -296,4 +298,29 @@ fn a_message_that_panics_puts_it_off_if_its_actor_goes_on() {
     actor.tell(1).unwrap();
     probe.expect_no_message_for(9 * SECOND);
     probe.expect_message_within(SECOND);
+}
+
+#[test]
+fn the_time_counts_from_the_end_of_the_handler_that_sets_it_too() {
+    const AFTER: Duration = ms(20);
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let (sender, told) = channel();
+    let setter = Script::new(move |call: Call<()>, ctx| match call {
+        Call::Message(()) => {
+            ctx.set_receive_timeout(AFTER).unwrap();
+            // Longer than that, so that its timer fires meanwhile.
+            thread::sleep(3 * AFTER);
+            sender.send(Instant::now()).unwrap();
+        }
+        Call::Quiet => {
+            ctx.cancel_receive_timeout();
+            sender.send(Instant::now()).unwrap();
+        }
+        _ => {}
+    });
+    let actor = system.spawn("setter", move || setter).unwrap();
+    actor.tell(()).unwrap();
+    let [ended, called] = [(); 2].map(|()| told.recv_timeout(LONG).unwrap());
+    assert!(called - ended >= AFTER, "it was called {:?} after the message", called - ended);
+    close(&system);
 }
