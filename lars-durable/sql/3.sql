@@ -446,7 +446,7 @@ $$;
 
 -- The next 5,001 timers from behind `after` on, and where each is: those with a tag by time, those
 -- whose keys begin with something by key, and others by bucket and time; then those that are parked.
--- Behind the place of the last of `most` that are meant, it is only one: that says that there is one.
+-- After `most` that are meant, one more place follows, as a sign that there is more.
 -- An index has the order of each way, and is read no further: a loop reads a few rows ahead, where
 -- RETURN QUERY would read them all. Groups may have the same key, which is one place.
 CREATE FUNCTION lars.places(grp text, query lars.query, after text, most int)

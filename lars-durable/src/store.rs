@@ -398,7 +398,8 @@ pub(crate) enum Written {
     Scheduled(Vec<Placed>),
     /// The whole batch was refused, because this key is taken.
     KeyTaken(String),
-    /// Another transaction holds its key: nothing was done, and it is to be asked for again.
+    /// Another transaction holds what it is about: nothing was done, and it is to be asked for
+    /// again.
     Held,
     /// The write was carried out before, and its result is not known any more.
     Unsure,

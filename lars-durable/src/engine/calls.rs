@@ -134,14 +134,14 @@ impl Calls {
         }
     }
 
-    /// Another transaction holds the keys of these: they are batched again, before the others. If
-    /// there are no others, they wait.
-    fn wait_for_keys(&mut self, now: Mono, held: Vec<Call>, alone: bool) {
+    /// Another transaction holds what these are about: they are batched again, before the others.
+    /// If there are no others, they wait.
+    fn wait_for_others(&mut self, now: Mono, held: Vec<Call>, alone: bool) {
         if !held.is_empty() && alone {
             self.lane.pause_until(now + HELD);
         }
         for mut call in held.into_iter().rev() {
-            call.reason = Some("another transaction holds its key".into());
+            call.reason = Some("another transaction holds what it is about".into());
             self.queue.push_front(call);
         }
     }
@@ -299,7 +299,7 @@ impl Node {
                         (request, reply) => mismatched(&request, &reply),
                     }
                 }
-                self.calls.wait_for_keys(now, held, others == 0);
+                self.calls.wait_for_others(now, held, others == 0);
             }
             Err(error) => self.calls.failed(&error),
         }

@@ -200,6 +200,9 @@ fn whatever_the_order_of_a_batch_its_timers_are_taken_in_the_order_of_their_iden
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
 }
 
+/// Identities that are drawn for no timer of a test.
+const FIRST: u64 = 1_000_000;
+
 /// As long as a transaction is open, calls about other timers are answered.
 fn others_go_on(timers: &Timers) {
     for round in 0..10 {
@@ -255,6 +258,65 @@ fn a_step_through_what_is_parked_passes_over_what_a_transaction_holds() {
     user.execute("COMMIT");
     let left = user.text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM lars.parked").unwrap();
     assert_eq!(left, "2 4 6");
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_step_that_retries_passes_over_a_key_with_which_a_transaction_makes_a_timer() {
+    let server = server();
+    let database = server.database();
+    let row = |n| format!("({}, 'key/{n}', 'a')", FIRST + n);
+    let rows = (1..6).map(row).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute("BEGIN; SELECT lars.schedule('default', 'a', '1', '1 h', key => 'key/3')");
+    // As many as a batch has room for: a step that had to wait would keep all others from theirs.
+    let query = Query::new().states([State::Parked]).limit(1_000);
+    let retried = timers.retry_all(&query).wait().unwrap();
+    assert_eq!((retried.changed, retried.passed_over), (4, 1));
+    others_go_on(&timers);
+    user.execute("COMMIT");
+    assert_eq!(user.text("SELECT key FROM lars.parked").unwrap(), "key/3");
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn however_many_parked_timers_a_transaction_holds_calls_about_them_hold_up_no_other() {
+    const MANY: u64 = 300;
+    let server = server();
+    let database = server.database();
+    let ids = FIRST..FIRST + MANY;
+    let row = |n| format!("({n}, 'key/{n}', 'a')");
+    let rows = ids.clone().map(row).collect::<Vec<_>>().join(", ");
+    let (durable, user) = parked(&database, &rows);
+    let timers = durable.timers();
+    user.execute("BEGIN; SELECT id FROM lars.parked FOR UPDATE");
+    let retried: Vec<_> = ids.clone().skip(1).map(|id| timers.retry_parked(id)).collect();
+    let discarded = timers.discard_parked(ids.start);
+    others_go_on(&timers);
+    user.execute("COMMIT");
+    assert!(retried.into_iter().all(|call| call.wait().unwrap()));
+    assert!(discarded.wait().unwrap());
+    assert_eq!(user.number("SELECT count(*) FROM lars.parked"), 0);
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn of_two_calls_about_a_handler_that_a_transaction_pauses_the_last_counts() {
+    let server = server();
+    let database = server.database();
+    let (durable, user) = parked(&database, "(1, 'key/1', 'a')");
+    let timers = durable.timers();
+    user.execute("BEGIN; SELECT lars.pause('default', 'a')");
+    let (pause, resume) = (timers.pause("a"), timers.resume("a"));
+    others_go_on(&timers);
+    user.execute("COMMIT");
+    pause.wait().unwrap();
+    resume.wait().unwrap();
+    assert_eq!(user.number("SELECT count(*) FROM lars.paused"), 0);
     durable.close().unwrap();
 }
 

@@ -12,9 +12,20 @@ use crate::sync::Arc;
 use crate::time::Timestamp;
 
 /// The series that a parked run is of has the key.
-const LOCK_PARKED: &str = "SELECT id, CASE WHEN origin IS NULL THEN key END, bucket, handler
-       FROM lars.parked
-      WHERE grp = $1 AND id = ANY ($2) ORDER BY id + 0 FOR UPDATE";
+macro_rules! lock {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, CASE WHEN origin IS NULL THEN key END, bucket, handler
+               FROM lars.parked
+              WHERE grp = $1 AND id = ANY ($2) ORDER BY id + 0 FOR UPDATE",
+            $rest
+        )
+    };
+}
+const LOCK: &str = lock!("");
+const LOCK_FREE: &str = lock!(" SKIP LOCKED");
+
+pub(super) const ARE_PARKED: &str = "SELECT id FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
 
 const TAKEN: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2)
      UNION ALL
@@ -35,21 +46,28 @@ const DISCARD: &str = "DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) 
 impl Transaction<'_> {
     /// One answer for each, in their order. Of two that have one key the first has it.
     pub(super) async fn retry_parked(&self, ids: &[TimerId]) -> Result<Vec<Written>> {
-        let rows = self.query(LOCK_PARKED, &[&self.group, &ids]).await?;
+        let (rows, held) = self.lock_parked(ids).await?;
         let key = |row: &Row| row.get::<_, Option<String>>(1);
-        let keys: Vec<String> = rows.iter().filter_map(key).collect();
+        let keys: Vec<String> = rows.values().filter_map(key).collect();
         let taken = self.query(TAKEN, &[&self.group, &keys, &self.clock]).await?;
         let mut taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
-        let rows: HashMap<TimerId, Row> = rows.into_iter().map(|row| (row.get(0), row)).collect();
+        let held_keys = self.held_keys(keys.iter().filter(|key| !taken.contains(*key))).await?;
         let (mut back, mut each) = (Vec::new(), Vec::with_capacity(ids.len()));
         for id in ids {
             let Some(row) = rows.get(id) else {
-                each.push(Written::NotFound);
+                let others = held.contains(id);
+                each.push(if others { Written::Held } else { Written::NotFound });
                 continue;
             };
-            if let Some(key) = key(row).filter(|key| !taken.insert(key.clone())) {
-                each.push(Written::KeyTaken(key));
-                continue;
+            if let Some(key) = key(row) {
+                if held_keys.contains(&key) {
+                    each.push(Written::Held);
+                    continue;
+                }
+                if !taken.insert(key.clone()) {
+                    each.push(Written::KeyTaken(key));
+                    continue;
+                }
             }
             back.push(*id);
             let (bucket, handler) = (bucket(row.get(2)), Arc::from(row.get::<_, &str>(3)));
@@ -62,10 +80,52 @@ impl Transaction<'_> {
 
     /// The same.
     pub(super) async fn discard_parked(&self, ids: &[TimerId]) -> Result<Vec<Written>> {
-        let gone = self.query(DISCARD, &[&self.group, &ids]).await?;
+        let (mut free, mut held) = (ids.to_vec(), BTreeSet::new());
+        if self.around_locks {
+            let rows;
+            (rows, held) = self.lock_parked(ids).await?;
+            free = rows.into_keys().collect();
+        }
+        let gone = self.query(DISCARD, &[&self.group, &free]).await?;
         let gone: BTreeSet<TimerId> = gone.iter().map(|row| row.get(0)).collect();
-        let written = |id| if gone.contains(id) { Written::Applied } else { Written::NotFound };
+        let written = |id| match id {
+            id if gone.contains(id) => Written::Applied,
+            id if held.contains(id) => Written::Held,
+            _ => Written::NotFound,
+        };
         Ok(ids.iter().map(written).collect())
+    }
+
+    /// Those of them that are parked, locked; and those that another transaction holds, if this one
+    /// leaves such alone.
+    async fn lock_parked(
+        &self,
+        ids: &[TimerId],
+    ) -> Result<(HashMap<TimerId, Row>, BTreeSet<TimerId>)> {
+        let lock = if self.around_locks { LOCK_FREE } else { LOCK };
+        let rows = self.query(lock, &[&self.group, &ids]).await?;
+        let rows: HashMap<TimerId, Row> = rows.into_iter().map(|row| (row.get(0), row)).collect();
+        let mut held = BTreeSet::new();
+        if self.around_locks && ids.iter().any(|id| !rows.contains_key(id)) {
+            let there = self.query(ARE_PARKED, &[&self.group, &ids]).await?;
+            held = there.iter().map(|row| row.get(0)).collect();
+            held.retain(|id| !rows.contains_key(id));
+        }
+        Ok((rows, held))
+    }
+
+    /// Those of these keys, which no timer has, with which another transaction has made one, if
+    /// this one leaves such alone.
+    async fn held_keys(&self, keys: impl Iterator<Item = &String>) -> Result<BTreeSet<String>> {
+        let mut held = BTreeSet::new();
+        if self.around_locks {
+            // Each once: two timers with one key would be refused.
+            let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
+            if !keys.is_empty() {
+                self.probe(keys.into_iter().collect(), &mut held).await?;
+            }
+        }
+        Ok(held)
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::keys::{Changes, Holder};
+use super::parked::ARE_PARKED;
 use super::rows;
 use super::transaction::{Result, Transaction};
 use crate::model::{Act, BucketNo, Candidate, Cursor, Listed, Select, TimerId, Way};
@@ -346,8 +347,6 @@ const LOCK_PARKED: &str = "SELECT id, bucket, deadline, deadline, false, attempt
             CASE WHEN $3 THEN last_error END, reason, tag
        FROM lars.parked WHERE grp = $1 AND id = ANY ($2)
       ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
-
-const ARE_PARKED: &str = "SELECT id FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
 
 impl Transaction<'_> {
     /// Lets those that still match run again, or discards them.

@@ -8,6 +8,7 @@
 //! verb that decides by what it has read locks it first, or has an index that refuses what is wrong
 //! by then.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use futures::future::join;
@@ -19,6 +20,7 @@ use super::session::Session;
 use super::values::Id;
 use crate::model::{Old, TimerId, Which};
 use crate::store::{History, Reply, Request, Write};
+use crate::sync::Arc;
 use crate::time::Timestamp;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
@@ -68,6 +70,8 @@ pub(super) struct Transaction<'a> {
     pub(super) repeats: bool,
     /// Leaves alone what other transactions hold.
     pub(super) around_locks: bool,
+    /// Handlers that were left alone, because another transaction pauses or resumes them.
+    pub(super) left_alone: BTreeSet<Arc<str>>,
 }
 
 impl<'a> Transaction<'a> {
@@ -102,8 +106,16 @@ impl<'a> Transaction<'a> {
             return Err(Failure::pooler());
         }
         let clock = row.get(0);
-        let (notifies, repeats, around_locks) = (false, false, false);
-        Ok(Self { session, group, notifies, clock, last_batch: None, repeats, around_locks })
+        Ok(Self {
+            session,
+            group,
+            notifies: false,
+            clock,
+            last_batch: None,
+            repeats: false,
+            around_locks: false,
+            left_alone: BTreeSet::new(),
+        })
     }
 
     /// One reply for each request, in their order.

@@ -46,15 +46,24 @@ impl Transaction<'_> {
         }
     }
 
-    /// The same, but if others are to be left alone, what would have to wait for them is not done.
-    pub(super) async fn write_or_leave(&self, write: &Write) -> Result<Written> {
-        if !self.around_locks || !waits_for_others(write) {
+    /// The same, but if others are to be left alone, a handler that one of them pauses or resumes
+    /// is, and from then on in this transaction: the last call about it must be the last.
+    pub(super) async fn write_or_leave(&mut self, write: &Write) -> Result<Written> {
+        let Write::Pause { handler, .. } = write.asked() else {
             return self.write(write).await;
+        };
+        if !self.around_locks {
+            return self.write(write).await;
+        }
+        if self.left_alone.contains(handler) {
+            return Ok(Written::Held);
         }
         self.session().execute("SAVEPOINT alone; SET LOCAL lock_timeout = 20").await?;
         match self.write(write).await {
             Err(failure) if failure.is_locked() => {
-                self.session().execute("ROLLBACK TO SAVEPOINT alone").await?;
+                self.left_alone.insert(Arc::clone(handler));
+                let end = "ROLLBACK TO SAVEPOINT alone; RELEASE SAVEPOINT alone";
+                self.session().execute(end).await?;
                 Ok(Written::Held)
             }
             written => {
@@ -91,15 +100,6 @@ impl Transaction<'_> {
         }
         self.store(&changes).await?;
         Ok(written)
-    }
-}
-
-/// Whether it may come upon a row, or a key, that another transaction holds.
-fn waits_for_others(write: &Write) -> bool {
-    match write.asked() {
-        Write::RetryParked { .. } | Write::DiscardParked { .. } | Write::Pause { .. } => true,
-        Write::Select { act, .. } => act.changes(),
-        _ => false,
     }
 }
 
@@ -233,14 +233,15 @@ impl Transaction<'_> {
     }
 
     /// Tries to insert timers with these keys, and takes that back; halves what does not go.
-    async fn probe(&self, keys: Vec<&str>, held: &mut BTreeSet<String>) -> Result<()> {
+    pub(super) async fn probe(&self, keys: Vec<&str>, held: &mut BTreeSet<String>) -> Result<()> {
         let mut left = vec![keys];
         while let Some(mut keys) = left.pop() {
             self.session().execute("SAVEPOINT probe; SET LOCAL lock_timeout = 20").await?;
             // Nobody else tries the same identities.
             let below = fastrand::i64(i64::MIN..-(1 << 32));
             let tried = self.query(PROBE, &[&self.group, &keys, &below]).await;
-            self.session().execute("ROLLBACK TO SAVEPOINT probe").await?;
+            let end = "ROLLBACK TO SAVEPOINT probe; RELEASE SAVEPOINT probe";
+            self.session().execute(end).await?;
             match tried {
                 Err(failure) if failure.is_locked() && keys.len() > 1 => {
                     let half = keys.split_off(keys.len() / 2);
