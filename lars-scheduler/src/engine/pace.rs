@@ -121,7 +121,7 @@ impl Pace {
             return (told > 0).then_some(told);
         }
         let cost = cost.load(Ordering::Relaxed);
-        // One that was late before it fell silent is no dearer than one of the two.
+        // Each of the two ends at `DEAREST` times the cost, and so does their sum.
         Some((told + price_of(cost, silence)).min(cost * DEAREST))
     }
 

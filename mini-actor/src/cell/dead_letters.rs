@@ -217,7 +217,7 @@ impl DeadLetters {
         message: impl Borrow<M>,
     ) {
         self.show(recipient, type_name::<M>(), reason, message.borrow());
-        // Dropped where it lies: a large message must not be copied from frame to frame.
+        // Dropped where it lies: a large message must not be moved from frame to frame.
         let mut left = Some(message);
         if let Some(_deeper) = drop_deeper() {
             guard(format_args!("a dead letter for {recipient:?}"), || left = None);

@@ -93,8 +93,9 @@ impl Manual {
             }
         };
         if timers.schedule_once(Duration::ZERO, Timer::new(turn).inline()).is_err() {
-            // There was no place for it: the next call asks again. After the scheduler's end,
-            // closing the system runs what is left.
+            // There was no place for it: the next actor that is scheduled asks again. (A message
+            // to one that waits here does not, because it counts as scheduled.) After the
+            // scheduler's end, closing the system runs what is left.
             is_asked.swap(false, Ordering::AcqRel);
         }
     }
