@@ -1,8 +1,8 @@
-//! Walks through timers, in SQL: each step reads a bounded number of rows of an index, and waits
-//! for nobody.
+//! Walks through timers, in SQL: each step reads a bounded number of rows of an index.
 //!
 //! What matches is locked, asked once more, and changed. What another transaction holds is passed
-//! over: it is a start, the end of a run, or a transaction of a user.
+//! over: it is a start, the end of a run, or a transaction of a user. For a key with which another
+//! transaction makes a timer, a retry waits as long as a lane has patience.
 
 use std::collections::{BTreeSet, HashMap};
 
