@@ -99,3 +99,36 @@ fn a_key_that_a_transaction_holds_holds_up_no_call_for_another_key() {
     assert_eq!(user.number(due), 1, "the deadline has moved");
     durable.close().unwrap();
 }
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn hundreds_of_keys_that_a_transaction_holds_hold_up_no_call_for_another_key() {
+    let server = server();
+    let database = server.database();
+    let durable = database.durable().call_timeout(Duration::from_secs(5)).start().unwrap();
+    let timers = durable.timers();
+    let make =
+        |key: &str| timers.schedule_once(Duration::from_secs(3_600), Tagged(0)).key(key).submit();
+    let user = database.client();
+    user.execute(
+        "BEGIN; SELECT lars.schedule('default', 'tagged', '1', '2 hours', key => 'held/' || n)
+           FROM generate_series(0, 299) n",
+    );
+    // A slow machine may need longer than one call may take.
+    let end = Instant::now() + PATIENCE;
+    let sure = |key: &str, beside: &dyn Fn()| loop {
+        beside();
+        match make(key).wait() {
+            Ok(_) => break,
+            Err(error) => assert!(Instant::now() < end, "{key}: {error}"),
+        }
+    };
+    let all_held = || (0..300).for_each(|n| drop(make(&format!("held/{n}"))));
+    (0..3).for_each(|n| sure(&format!("other/{n}"), &all_held));
+    let rows = "SELECT count(*) FROM lars.timer WHERE key LIKE 'held/%'";
+    assert_eq!(database.client().number(rows), 0, "what is not committed is not seen");
+    user.execute("COMMIT");
+    (0..300).for_each(|n| sure(&format!("held/{n}"), &|| {}));
+    assert_eq!(database.client().number(rows), 300);
+    durable.close().unwrap();
+}

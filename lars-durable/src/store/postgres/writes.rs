@@ -204,11 +204,16 @@ impl Transaction<'_> {
 const LOCK_FREE: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2)
       ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
 
-/// Waits for whoever has inserted one of these keys and not committed yet.
+/// Waits for whoever has inserted one of these keys and not committed yet. In their order, so that
+/// two that try the same keys do not wait for each other.
 const PROBE: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
                                              handler, payload_version, payload)
      SELECT $3 + n, $1, 0, 'infinity', 'infinity', 'infinity', key, '', 0, ''
-       FROM unnest($2::text[]) WITH ORDINALITY AS k (key, n)";
+       FROM unnest($2::text[]) WITH ORDINALITY AS k (key, n) ORDER BY key COLLATE \"POSIX\"";
+
+/// How often a transaction waits in vain for keys that others may hold. Each wait is short, and
+/// all of them together are far shorter than a transaction may take.
+const PROBES: usize = 128;
 
 impl Transaction<'_> {
     /// The keys that another transaction holds: its timers are changed there, or made, and that is
@@ -232,16 +237,32 @@ impl Transaction<'_> {
         Ok(held)
     }
 
-    /// Tries to insert timers with these keys, and takes that back; halves what does not go.
-    pub(super) async fn probe(&self, keys: Vec<&str>, held: &mut BTreeSet<String>) -> Result<()> {
+    /// Tries to insert timers with these keys, and takes that back; halves what does not go. After
+    /// many tries in vain, the rest counts as held. It is another rest each time.
+    pub(super) async fn probe(
+        &self,
+        mut keys: Vec<&str>,
+        held: &mut BTreeSet<String>,
+    ) -> Result<()> {
+        fastrand::shuffle(&mut keys);
         let mut left = vec![keys];
+        let (mut patience, mut in_vain) = (20, 0);
         while let Some(mut keys) = left.pop() {
-            self.session().execute("SAVEPOINT probe; SET LOCAL lock_timeout = 20").await?;
+            if in_vain == PROBES {
+                held.extend(keys.into_iter().map(Into::into));
+                continue;
+            }
+            let begin = format!("SAVEPOINT probe; SET LOCAL lock_timeout = {patience}");
+            self.session().execute(&begin).await?;
             // Nobody else tries the same identities.
             let below = fastrand::i64(i64::MIN..-(1 << 32));
             let tried = self.query(PROBE, &[&self.group, &keys, &below]).await;
             let end = "ROLLBACK TO SAVEPOINT probe; RELEASE SAVEPOINT probe";
             self.session().execute(end).await?;
+            if matches!(&tried, Err(failure) if failure.is_locked()) {
+                // Whoever holds one has not let it go for so long: shorter now, as there are many.
+                (patience, in_vain) = (2, in_vain + 1);
+            }
             match tried {
                 Err(failure) if failure.is_locked() && keys.len() > 1 => {
                     let half = keys.split_off(keys.len() / 2);
