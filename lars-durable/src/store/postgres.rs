@@ -162,6 +162,8 @@ pub(crate) struct PostgresStore {
     lock: i64,
     /// The last batch of calls that is known to be committed.
     last_batch: Option<(u128, i64)>,
+    /// See [`Transaction::forgotten`].
+    forgotten: Timestamp,
     /// Until then, what others hold is left alone at once.
     around_until: Mono,
     clock: MonoClock,
@@ -176,6 +178,7 @@ impl PostgresStore {
             session: None,
             lock,
             last_batch: None,
+            forgotten: Timestamp::MIN,
             around_until: Mono::MIN,
             clock: MonoClock::start(),
         }
@@ -298,10 +301,12 @@ impl PostgresStore {
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }
+        transaction.forgotten = self.forgotten;
         let replies = transaction.carry_out(requests).await?;
-        let clock = transaction.clock;
+        let (clock, forgotten) = (transaction.clock, transaction.forgotten);
         let last_batch = transaction.commit().await?;
         self.last_batch = last_batch;
+        self.forgotten = forgotten;
         Ok(Committed { clock, replies })
     }
 

@@ -1,9 +1,9 @@
 //! What another transaction holds, and two that would wait for each other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::node::Tagged;
-use super::server::{Connected, Database, server};
+use super::server::{Connected, Database, PATIENCE, server};
 use crate::model::{
     Act, Fence, Finish, Kept, NewTimer, Old, OnConflict, Ran, RunOutcome, Select, Start, States,
     Then, When, Which,
@@ -361,4 +361,37 @@ fn what_is_deleted_because_it_is_old_waits_for_nobody_who_holds_it() {
     let replies = store.transact(&asked).unwrap().replies;
     assert!(matches!(replies[..], [Reply::Forgotten(0), Reply::Pruned(1)]), "{replies:?}");
     assert_eq!(user.number("SELECT count(*) FROM lars.used_key"), 1, "it is remembered again");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn many_keys_are_forgotten_without_passing_those_again_that_a_snapshot_keeps() {
+    let server = server();
+    let database = server.database();
+    let mut store = PostgresStore::new(database.place());
+    PostgresStore::prepare(&database.place()).unwrap();
+    let user = database.client();
+    user.execute(
+        "INSERT INTO lars.used_key SELECT 'default', 'key/' || n, now() - n * interval '1 s'
+           FROM generate_series(1, 5000) AS n",
+    );
+    let holder = database.client();
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM lars.used_key LIMIT 1");
+    for _ in 0..10 {
+        let replies = store.transact(&[Request::Forget { limit: 500 }]).unwrap().replies;
+        assert!(matches!(replies[..], [Reply::Forgotten(500)]), "{replies:?}");
+    }
+    // A session sends its statistics when it ends, at the latest.
+    drop(store);
+    let read = "SELECT idx_tup_read FROM pg_stat_user_indexes
+                 WHERE indexrelname = 'used_key_until'";
+    let end = Instant::now() + PATIENCE;
+    let mut entries = user.number(read);
+    while entries < 5_000 {
+        assert!(Instant::now() < end, "the statistics never come");
+        std::thread::sleep(Duration::from_millis(100));
+        entries = user.number(read);
+    }
+    assert!(entries < 10_000, "{entries} entries were read to forget 5,000");
+    holder.execute("COMMIT");
 }

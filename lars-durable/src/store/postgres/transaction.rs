@@ -47,9 +47,9 @@ const DRAW: &str = "SELECT pg_catalog.nextval('lars.timer_id')
 const FORGET: &str = "WITH gone AS (
        DELETE FROM lars.used_key WHERE grp = $1 AND key = ANY (ARRAY(
               SELECT key FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2
-               ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
-       RETURNING 1)
-     SELECT pg_catalog.count(*) FROM gone";
+                 AND until >= $4 ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
+       RETURNING until)
+     SELECT pg_catalog.count(*), pg_catalog.max(until) FROM gone";
 
 /// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
 /// session's next word.
@@ -66,6 +66,9 @@ pub(super) struct Transaction<'a> {
     pub(super) clock: Timestamp,
     /// The last batch of calls of this session that is known to be committed.
     last_batch: Option<(u128, i64)>,
+    /// What was to be forgotten until then is forgotten: below it there may be dead rows without
+    /// end. Once all is forgotten, what was passed over is looked for from the beginning.
+    pub(super) forgotten: Timestamp,
     /// The writes were carried out before.
     pub(super) repeats: bool,
     /// Leaves alone what other transactions hold.
@@ -112,6 +115,7 @@ impl<'a> Transaction<'a> {
             notifies: false,
             clock,
             last_batch: None,
+            forgotten: Timestamp::MIN,
             repeats: false,
             around_locks: false,
             left_alone: BTreeSet::new(),
@@ -258,10 +262,13 @@ impl<'a> Transaction<'a> {
     }
 
     /// Keys whose time is over.
-    async fn forget(&self, limit: usize) -> Result<usize> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit]).await?;
-        Ok(usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0))
+    async fn forget(&mut self, limit: usize) -> Result<usize> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let gone = self.query(FORGET, &[&self.group, &self.clock, &most, &self.forgotten]).await?;
+        let count = usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0);
+        let last: Option<Timestamp> = gone[0].get(1);
+        self.forgotten = last.filter(|_| count >= limit).unwrap_or(Timestamp::MIN);
+        Ok(count)
     }
 }
 
