@@ -19,6 +19,8 @@ mod session;
 
 mod rows;
 
+mod floor;
+
 mod transaction;
 
 mod keep;
@@ -61,6 +63,7 @@ pub(crate) use self::bell::start_bell;
 pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
+use self::floor::Floors;
 use self::session::Session;
 pub(crate) use self::submission::{SUBMISSION, submission};
 use self::transaction::Transaction;
@@ -162,8 +165,7 @@ pub(crate) struct PostgresStore {
     lock: i64,
     /// The last batch of calls that is known to be committed.
     last_batch: Option<(u128, i64)>,
-    /// See [`Transaction::forgotten`].
-    forgotten: Timestamp,
+    floors: Floors,
     /// Until then, what others hold is left alone at once.
     around_until: Mono,
     clock: MonoClock,
@@ -178,7 +180,7 @@ impl PostgresStore {
             session: None,
             lock,
             last_batch: None,
-            forgotten: Timestamp::MIN,
+            floors: Floors::NONE,
             around_until: Mono::MIN,
             clock: MonoClock::start(),
         }
@@ -301,12 +303,12 @@ impl PostgresStore {
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }
-        transaction.forgotten = self.forgotten;
+        transaction.floors = self.floors;
         let replies = transaction.carry_out(requests).await?;
-        let (clock, forgotten) = (transaction.clock, transaction.forgotten);
+        let (clock, floors) = (transaction.clock, transaction.floors);
         let last_batch = transaction.commit().await?;
         self.last_batch = last_batch;
-        self.forgotten = forgotten;
+        self.floors = floors;
         Ok(Committed { clock, replies })
     }
 

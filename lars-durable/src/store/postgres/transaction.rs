@@ -16,6 +16,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::errors::Failure;
+use super::floor::Floors;
 use super::session::Session;
 use super::values::Id;
 use crate::model::{Old, TimerId, Which};
@@ -66,9 +67,7 @@ pub(super) struct Transaction<'a> {
     pub(super) clock: Timestamp,
     /// The last batch of calls of this session that is known to be committed.
     last_batch: Option<(u128, i64)>,
-    /// What was to be forgotten until then is forgotten: below it there may be dead rows without
-    /// end. Once all is forgotten, what was passed over is looked for from the beginning.
-    pub(super) forgotten: Timestamp,
+    pub(super) floors: Floors,
     /// The writes were carried out before.
     pub(super) repeats: bool,
     /// Leaves alone what other transactions hold.
@@ -115,7 +114,7 @@ impl<'a> Transaction<'a> {
             notifies: false,
             clock,
             last_batch: None,
-            forgotten: Timestamp::MIN,
+            floors: Floors::NONE,
             repeats: false,
             around_locks: false,
             left_alone: BTreeSet::new(),
@@ -263,12 +262,11 @@ impl<'a> Transaction<'a> {
 
     /// Keys whose time is over.
     async fn forget(&mut self, limit: usize) -> Result<usize> {
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let gone = self.query(FORGET, &[&self.group, &self.clock, &most, &self.forgotten]).await?;
-        let count = usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0);
-        let last: Option<Timestamp> = gone[0].get(1);
-        self.forgotten = last.filter(|_| count >= limit).unwrap_or(Timestamp::MIN);
-        Ok(count)
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let floor = self.floors.used_key.begin(self.clock);
+        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit, &floor]).await?;
+        self.floors.used_key.raise(gone[0].get(1));
+        Ok(usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0))
     }
 }
 
