@@ -123,3 +123,25 @@ impl Executor for Inline {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executor_behind_an_arc_runs_tasks_and_a_pool_behind_one_is_one() {
+        let direct: Arc<Inline> = Arc::new(Inline);
+        let unsized_one: Arc<dyn Executor> = Arc::new(Inline);
+        let (sender, ran) = std::sync::mpsc::channel();
+        for executor in [&direct as &dyn Executor, &unsized_one] {
+            let sender = sender.clone();
+            executor.execute(Runnable::new(move || sender.send(()).unwrap())).unwrap();
+            ran.try_recv().unwrap();
+            assert!(executor.as_pool().is_none());
+        }
+        let pool = Pool::new("shared", 1).unwrap();
+        let direct = Arc::new(pool.clone());
+        let unsized_one: Arc<dyn Executor> = Arc::new(pool);
+        assert!(Executor::as_pool(&direct).is_some() && Executor::as_pool(&unsized_one).is_some());
+    }
+}
