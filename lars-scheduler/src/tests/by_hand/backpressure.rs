@@ -547,6 +547,32 @@ fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn the_delay_of_a_series_counts_from_the_end_of_the_wait_as_that_of_a_timer_does() {
+    let (waits, delay) = (5 * MILLISECOND, 7 * MILLISECOND);
+    type Way = fn(&Handle, Duration) -> Cancellable;
+    let single: Way = |handle, delay| handle.schedule_once(delay, || ()).unwrap();
+    let series: Way =
+        |handle, delay| handle.schedule_with_fixed_delay(delay, NEVER_DUE, || ()).unwrap();
+    for way in [single, series] {
+        let mut it = with(Backpressure::Wait);
+        it.be_late(3 * LATE);
+        let handle = it.handle.clone();
+        let other = std::thread::spawn(move || {
+            use_up_credit(&handle);
+            way(&handle, at(delay))
+        });
+        while it.handle.metrics().backpressure_waits == 0 {
+            assert!(!other.is_finished(), "it did not wait");
+            yield_now();
+        }
+        let _ = it.turn(it.clock.now() + waits);
+        let scheduled = other.join().unwrap();
+        assert_eq!(scheduled.remaining(), Some(at(delay)));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
 fn a_wait_is_counted_to_the_name_of_its_thread_while_it_lasts_and_after_it() {
     let mut it = with(Backpressure::Wait);
     assert_eq!(it.handle.waits(), []);
