@@ -232,6 +232,9 @@ impl ScheduledExecutor {
         let whose = options.identity(Location::caller(), type_name::<C::Run>());
         let shared = &self.shared;
         let (promise, outcome) = promise();
+        // Before the lock: whoever wants that would wait as well.
+        shared.handle.wait_for_share();
+        let _waits_later = shared.handle.wait_later();
         // The timers may fire at once; they wait for the lock until the entry is there.
         let mut registry = shared.registry.lock();
         let number = registry.number();

@@ -108,7 +108,7 @@ use lars_base::rate::Rate;
 use lars_base::sync::MutexGuard;
 use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
-use lars_scheduler::extend::{check_period, goes_on};
+use lars_scheduler::extend::{Systems, check_period, goes_on};
 use lars_scheduler::{Handle, MissedTickBehavior, Refusal, ScheduleError, Start, Verdict};
 
 pub use self::builder::WorkerBuilder;
@@ -295,6 +295,7 @@ impl Worker {
         task: F,
     ) -> Result<WorkerTask, ScheduleError<F>> {
         let context = self.capture(self.shared.label_here(), type_name::<F>());
+        self.shared.handle.wait_for_share();
         let mut jobs = self.shared.lock();
         let accepted = self.check(&jobs).and_then(|()| {
             // A drain runs whatever is ready.
@@ -336,6 +337,7 @@ impl Worker {
         }
         let label = self.shared.label_here();
         let context = self.capture(label, type_name::<F>());
+        self.shared.handle.wait_for_share();
         let mut jobs = self.shared.lock();
         let number = jobs.next_number();
         let due = self.shared.handle.due_after(delay);
@@ -459,6 +461,7 @@ impl Worker {
         }
         let label = self.shared.label_here();
         let context = self.capture(label, type_name::<F>());
+        self.shared.handle.wait_for_share();
         let mut jobs = self.shared.lock();
         if let Err(refusal) = self.check(&jobs).and_then(|()| self.check_wait()) {
             return Err(ScheduleError::new(refusal, task));

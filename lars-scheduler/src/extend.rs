@@ -16,6 +16,7 @@
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
+//! | [`Systems::wait_for_share`], [`Systems::wait_later`] | waiting by backpressure before a lock is taken, and not under it |
 //! | [`Systems::promised`] | by when a task is promised to begin |
 //! | [`LatenessRecorder`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
@@ -51,6 +52,7 @@
 
 mod lateness_recorder;
 
+use std::marker::PhantomData;
 use std::panic::Location;
 
 #[cfg(doc)]
@@ -61,6 +63,7 @@ use crate::base::identity::Label;
 use crate::base::in_span::InSpan;
 use crate::base::raw_task::RawTask;
 use crate::engine::dispatch::{hand_over, hand_over_to_pool};
+use crate::engine::share::wait_later;
 use crate::engine::shared::DefaultExecutor;
 use crate::executor::TaskBody;
 use crate::executor::task::{CancelHook, HookedBody};
@@ -93,6 +96,37 @@ pub trait Systems {
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is, and outside spans.
     fn hand_over_to_pool(&self, body: impl TaskBody);
+
+    /// Waits now, if a call of this thread that schedules something would wait
+    /// ([`Backpressure::Wait`](crate::Backpressure::Wait)). For systems that schedule under a lock
+    /// of their own: they call this before they take the lock, and [`wait_later`](Self::wait_later)
+    /// while they hold it.
+    fn wait_for_share(&self);
+
+    /// Until the guard is dropped, no call of this thread waits for a share, of whatever scheduler.
+    /// What the calls schedule without one is owed: the next call that may wait does it for them
+    /// too. (A call that is to be refused instead of waiting is refused.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::extend::Systems;
+    /// use lars_scheduler::{Cancellable, LightArrayRevolverScheduler};
+    /// use std::sync::Mutex;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let timeout: Mutex<Option<Cancellable>> = Mutex::default();
+    /// scheduler.wait_for_share(); // whoever wants the lock need not wait for that
+    /// {
+    ///     let _later = scheduler.wait_later();
+    ///     let mut timeout = timeout.lock().unwrap();
+    ///     *timeout = Some(scheduler.schedule_once(Duration::from_secs(1), || ())?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    fn wait_later(&self) -> WaitsLater;
 
     /// By when a task of this deadline is promised to begin: the deadline, rounded up to a tick,
     /// plus [`Builder::coalesce`](crate::Builder::coalesce). `None` in virtual time, in which
@@ -163,6 +197,15 @@ impl Systems for Handle {
         hand_over_to_pool(live, &live.pool, task, now, (now, None));
     }
 
+    fn wait_for_share(&self) {
+        let core = self.core();
+        core.wait_for_share(core.arena.lanes.of_this_thread());
+    }
+
+    fn wait_later(&self) -> WaitsLater {
+        WaitsLater { before: wait_later(true), _of_this_thread: PhantomData }
+    }
+
     fn promised(&self, deadline: Instant) -> Option<Instant> {
         let core = self.core();
         if core.clock.is_manual() {
@@ -170,6 +213,21 @@ impl Systems for Handle {
         }
         let at = core.clock.nanos_at(deadline);
         core.clock.instant(core.fires_at(Deadline { at, immediate: false }))
+    }
+}
+
+/// While it exists, no call of its thread waits for a share. Made by [`Systems::wait_later`].
+#[derive(Debug)]
+#[must_use = "calls wait again when it is dropped"]
+pub struct WaitsLater {
+    /// Whether it is inside another one.
+    before: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for WaitsLater {
+    fn drop(&mut self) {
+        wait_later(self.before);
     }
 }
 

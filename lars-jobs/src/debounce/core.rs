@@ -3,7 +3,8 @@
 //! # Ground rules
 //!
 //! One mutex holds all of the state. While it is held no user code runs, and no value is dropped:
-//! what is superseded is carried out of the critical section first.
+//! what is superseded is carried out of the critical section first. Nor does anybody wait for a
+//! share of the timer thread meanwhile: a call does that before.
 //!
 //! Each value that waits has a timer of its own from the call that brought it, so nothing that was
 //! accepted depends on a timer that may be refused later. A newer value takes the place of the old
@@ -110,6 +111,8 @@ impl<T: Send + 'static> Shared<T> {
 
     #[track_caller]
     pub(super) fn call(self: &Arc<Self>, value: T) -> Result<(), ScheduleError<T>> {
+        self.handle.wait_for_share();
+        let waits_later = self.handle.wait_later();
         let mut state = self.state.lock();
         let now = self.handle.now();
         if state.handed_back {
@@ -132,6 +135,7 @@ impl<T: Send + 'static> Shared<T> {
             state.window_end = WhenDue::after(now, wait);
         }
         drop(state);
+        drop(waits_later);
         drop(superseded);
         Ok(())
     }
@@ -233,6 +237,8 @@ impl<T: Send + 'static> Shared<T> {
     }
 
     pub(super) fn flush(&self) -> Result<bool, Refusal> {
+        self.handle.wait_for_share();
+        let _waits_later = self.handle.wait_later();
         let mut state = self.state.lock();
         if state.handed_back {
             return Err(Refusal::Stopped);

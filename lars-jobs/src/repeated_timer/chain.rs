@@ -4,6 +4,7 @@
 //!
 //! One mutex holds all of the state. While it is held, no user code runs, and nothing is dropped or
 //! cancelled that could own user code: such things are carried out of the critical section first.
+//! Nor does anybody wait for a share of the timer thread: calls that arm do that before.
 //!
 //! The scheduler's side is an *alarm*: a series whose runs, the *looks*, check the state. A look
 //! triggers if its alarm is the current one (each has a number) and the time has come. So a call
@@ -144,6 +145,7 @@ impl SharedTimer {
 
     /// `start`, `restart` and `reset`.
     pub(super) fn arm(self: &Arc<Self>, how: How) -> Result<(), Refusal> {
+        self.handle.wait_for_share();
         // A period, and the timeout that was computed from it.
         let mut made: Option<(Duration, Duration)> = None;
         loop {
@@ -220,6 +222,7 @@ impl SharedTimer {
             .run_on(self.run_on.clone())
             .labelled(self.label)
             .on_end(|| (), handed_back, || ());
+        let _waits_later = self.handle.wait_later();
         let series = self.handle.schedule_repeating(timeout, series)?;
         state.due = due;
         // The scheduler has read the clock again.

@@ -182,6 +182,8 @@ impl Supervisor {
         if state.wake <= due {
             return Ok(());
         }
+        // The caller has the lock, which the timer thread may want.
+        let _waits_later = self.timers.wait_later();
         if let Some(nudge) = &mut state.nudge {
             if nudge.at <= due && nudge.timer.is_pending() {
                 // Its look comes after this, because it needs the lock.
@@ -213,6 +215,8 @@ impl Supervisor {
         if self.timers.is_stopped() {
             return Err(RunNowError::Ended);
         }
+        // (The ends of runs wait for nothing.)
+        self.timers.wait_for_share();
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let now = self.timers.now();

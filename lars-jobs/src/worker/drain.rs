@@ -3,7 +3,8 @@
 //! # Ground rules
 //!
 //! One mutex holds all of the state. While it is held, no user code runs, and nothing is dropped or
-//! cancelled that could own user code.
+//! cancelled that could own user code. Nor does anybody wait for a share of the timer thread: calls
+//! do that before.
 //!
 //! At any time at most one drain is on its way or at work; the flag `draining` says so. A thread
 //! that makes a job ready starts a drain if there is none. A drain takes the flag down in the same
@@ -82,6 +83,7 @@ impl SharedWorker {
         label: Label,
     ) -> Result<Cancellable, Refusal> {
         let task = Task::new(body).run_on(self.run_on()).labelled(label);
+        let _waits_later = self.handle.wait_later();
         // It runs the jobs of others, each of which has its own span.
         self.handle
             .outside_spans(|| self.handle.schedule_once(delay, task))
@@ -125,6 +127,7 @@ impl SharedWorker {
             .run_on(self.run_on())
             .labelled(label)
             .on_end(|| (), handed_back, || ());
+        let _waits_later = self.handle.wait_later();
         self.handle.outside_spans(|| self.handle.schedule_repeating(initial, series))
     }
 
@@ -148,6 +151,7 @@ impl SharedWorker {
             };
             self.run(jobs, number);
             if matches!(self.mode, Mode::Fair(_)) {
+                self.handle.wait_for_share();
                 let mut jobs = self.lock();
                 // An accepted task must run: here, if it cannot run elsewhere.
                 if jobs.first_ready().is_some() && self.submit(&mut jobs).is_ok() {

@@ -9,6 +9,7 @@ mod call;
 mod debounce;
 mod delay_queue;
 mod durations;
+mod held_back;
 mod identity;
 mod kept_list;
 mod repeated_timer;

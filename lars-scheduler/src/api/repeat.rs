@@ -592,7 +592,10 @@ impl Handle {
         place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let task = task.into_periodic();
-        let now = self.core().clock.now();
+        let core = self.core();
+        // Before the clock is read, as for a timer: the delay counts from the end of the wait.
+        core.wait_for_share(core.arena.lanes.of_this_thread());
+        let now = core.clock.now();
         let nominal = initial.deadline(now, self);
         let wanted = task.course.as_deref().copied().unwrap_or_default();
         let begun = wanted.begin(self, period, nominal).inspect_err(|_| {

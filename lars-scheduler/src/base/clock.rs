@@ -125,13 +125,18 @@ impl Clock {
     }
 
     /// From now on the calling thread moves a manual clock whenever it has nothing else to do. No
-    /// other thread may wait for that time: it would race with the clock.
-    pub(crate) fn follow_this_thread(&self) {
-        if let Source::Manual(manual) = &self.source {
-            // Relaxed: a check, which no memory depends on.
+    /// other thread may wait for that time: it would race with the clock. False if the clock has
+    /// followed this thread before: then whoever began that ends it.
+    pub(crate) fn follow_this_thread(&self) -> bool {
+        let Source::Manual(manual) = &self.source else { return false };
+        let number = thread_slot().wrapping_add(1);
+        // Relaxed, all of it: a check, which no memory depends on.
+        let begins = manual.follows.load(Ordering::Relaxed) != number;
+        if begins {
             manual.seen_elsewhere.store(false, Ordering::Relaxed);
-            manual.follows.store(thread_slot().wrapping_add(1), Ordering::Relaxed);
+            manual.follows.store(number, Ordering::Relaxed);
         }
+        begins
     }
 
     /// Ends what [`follow_this_thread`](Self::follow_this_thread) began.

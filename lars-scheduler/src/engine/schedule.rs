@@ -15,6 +15,7 @@
 
 use std::ptr::{self, NonNull};
 
+use crate::base::backpressure::Backpressure;
 use crate::base::deadline::Deadline;
 use crate::base::error::Refusal;
 use crate::engine::entry::state::Flags;
@@ -87,8 +88,12 @@ impl Core {
     pub(crate) fn refusal(&self) -> Refusal {
         match &self.limit {
             _ if self.stop.is_requested() => Refusal::Stopped,
-            // (Otherwise the thread got credit first.)
-            _ if self.arena.lanes.of_this_thread().is_out_of_credit() => Refusal::Overloaded,
+            // (Otherwise the thread got credit first, or goes on without.)
+            _ if self.pace.mode == Backpressure::Refuse
+                && self.arena.lanes.of_this_thread().is_out_of_credit() =>
+            {
+                Refusal::Overloaded
+            }
             Some(limit) => Refusal::Full { limit: limit.max() },
             None => Refusal::Stopped,
         }

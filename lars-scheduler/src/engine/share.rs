@@ -1,11 +1,25 @@
 //! Backpressure: what becomes of a call whose lane has used up its credit. See
 //! [`pace`](crate::engine::pace).
 
+use std::cell::Cell;
+
 use crate::base::backpressure::Backpressure;
 use crate::engine::lane::OwnLane;
 use crate::engine::pace::{CREDIT, Pace};
 use crate::engine::shared::Core;
-use crate::sync::{Ordering, nap};
+use crate::sync::{Ordering, nap, thread_local};
+
+thread_local! {
+    /// Whether no call of the calling thread waits, because it holds a lock that others wait for.
+    static WAITS_LATER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says whether calls of the calling thread wait later, and returns what has held before.
+#[cfg_attr(lars_loom, allow(dead_code))] // no model has systems
+pub(crate) fn wait_later(later: bool) -> bool {
+    // A thread whose thread-locals are gone waits, as any other does.
+    WAITS_LATER.try_with(|it| it.replace(later)).unwrap_or(false)
+}
 
 /// How long a call sleeps at a time, in nanoseconds: at least and at most, if few lanes ask.
 const NAPS: (u64, u64) = (50_000, 1_000_000);
@@ -60,6 +74,11 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn get_share(&self, own: OwnLane<'_>, tasks: usize) -> bool {
+        if self.pace.mode == Backpressure::Wait && WAITS_LATER.try_with(Cell::get).unwrap_or(false)
+        {
+            // Nothing is granted: what the call takes is owed, and the next one waits for it.
+            return true;
+        }
         // What its thread has cancelled behind its gate is no work for the timer thread.
         own.earn_cancelled(CREDIT);
         let began = self.clock.now();

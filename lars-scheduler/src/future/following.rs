@@ -17,14 +17,16 @@ thread_local! {
 #[derive(Debug)]
 pub struct Following<'a> {
     time: &'a VirtualTime,
+    /// Whether it is not inside another one, which goes on after it.
+    is_outermost: bool,
     _default: Entered,
 }
 
 impl<'a> Following<'a> {
     /// From now on the calling thread moves `time`.
     pub fn begin(time: &'a VirtualTime) -> Self {
-        time.core().clock.follow_this_thread();
-        Self { time, _default: Entered::new(time) }
+        let is_outermost = time.core().clock.follow_this_thread();
+        Self { time, is_outermost, _default: Entered::new(time) }
     }
 
     /// Whether another thread has waited for it nevertheless.
@@ -46,6 +48,8 @@ pub(super) fn woke_elsewhere() {
 
 impl Drop for Following<'_> {
     fn drop(&mut self) {
-        self.time.core().clock.follow_nobody();
+        if self.is_outermost {
+            self.time.core().clock.follow_nobody();
+        }
     }
 }

@@ -36,7 +36,7 @@ impl Sleep {
         self.0.deadline().map_or_else(Instant::far_future, Instant::from_std)
     }
 
-    /// Whether its time has come, and a poll has seen it.
+    /// Whether its time has come, whether or not a poll has seen it.
     pub fn is_elapsed(&self) -> bool {
         self.0.is_elapsed()
     }

@@ -8,6 +8,7 @@ use futures::FutureExt;
 use super::*;
 use crate::Refusal;
 use crate::engine::pace::{CREDIT, LATE};
+use crate::extend::Systems;
 
 /// Longer than any of these tests moves its clock.
 const NEVER_DUE: Duration = Duration::from_secs(1 << 30);
@@ -543,6 +544,67 @@ fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
             assert_eq!(after.backpressure_waited, Duration::from_nanos(waits));
         }
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn the_delay_of_a_series_counts_from_the_end_of_the_wait_as_that_of_a_timer_does() {
+    let (waits, delay) = (5 * MILLISECOND, 7 * MILLISECOND);
+    type Way = fn(&Handle, Duration) -> Cancellable;
+    let single: Way = |handle, delay| handle.schedule_once(delay, || ()).unwrap();
+    let series: Way =
+        |handle, delay| handle.schedule_with_fixed_delay(delay, NEVER_DUE, || ()).unwrap();
+    for way in [single, series] {
+        let mut it = with(Backpressure::Wait);
+        it.be_late(3 * LATE);
+        let handle = it.handle.clone();
+        let other = std::thread::spawn(move || {
+            use_up_credit(&handle);
+            way(&handle, at(delay))
+        });
+        while it.handle.metrics().backpressure_waits == 0 {
+            assert!(!other.is_finished(), "it did not wait");
+            yield_now();
+        }
+        let _ = it.turn(it.clock.now() + waits);
+        let scheduled = other.join().unwrap();
+        assert_eq!(scheduled.remaining(), Some(at(delay)));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn calls_that_are_to_wait_later_go_on_and_what_they_take_is_waited_for_by_the_next_call() {
+    let mut it = with(Backpressure::Wait);
+    it.be_late(3 * LATE);
+    let handle = it.handle.clone();
+    let (tell, told) = channel();
+    let other = std::thread::spawn(move || {
+        use_up_credit(&handle);
+        {
+            let _later = handle.wait_later();
+            drop(handle.wait_later()); // the outer one goes on
+            for _ in 0..4 {
+                handle.schedule_once(NEVER_DUE, || ()).unwrap();
+            }
+            handle.wait_for_share();
+        }
+        tell.send((credit(&handle), handle.metrics().backpressure_waits)).unwrap();
+        handle.wait_for_share();
+        credit(&handle)
+    });
+    assert_eq!(told.recv(), Ok((-4, 0)));
+    while it.handle.metrics().backpressure_waits == 0 {
+        assert!(!other.is_finished(), "it did not wait");
+        yield_now();
+    }
+    it.clock.set(it.clock.now() + 1_000 * MILLISECOND);
+    assert!(other.join().unwrap() > 0);
+
+    let mut it = with(Backpressure::Refuse);
+    it.be_late_to_this_thread();
+    let _later = it.handle.wait_later();
+    assert_eq!(try_to_schedule(&it.handle).unwrap_err(), Refusal::Overloaded);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::sync::mpsc;
 
-use futures::poll;
+use futures::{FutureExt, poll};
+use lars_scheduler::Handle;
 use lars_scheduler::future::{BlockOnError, Stalled};
 use tokio::runtime;
 
@@ -46,4 +47,29 @@ fn a_timer_that_another_thread_waits_for_ends_block_on() {
     let ended = time.block_on(timers.sleep(ms(10)));
     assert_eq!(ended, Err(BlockOnError::OtherThread));
     assert_eq!(time.elapsed(), ms(5), "and not a step further");
+}
+
+#[test]
+fn another_thread_that_waits_for_virtual_time_is_an_error_after_a_block_on_inside_the_first_too() {
+    let wait_elsewhere = |timers: &Handle| {
+        let timers = timers.clone();
+        let wait = move || assert!(pin!(timers.sleep(ms(10))).now_or_never().is_none());
+        std::thread::spawn(wait).join().unwrap();
+    };
+    for comes_first in [true, false] {
+        let time = virtual_time();
+        let ended = time.block_on(async {
+            if comes_first {
+                wait_elsewhere(&time);
+            }
+            let inside = time.block_on(time.sleep(ms(5)));
+            assert_eq!(inside.is_err(), comes_first, "{inside:?}");
+            if !comes_first {
+                wait_elsewhere(&time);
+            }
+        });
+        assert_eq!(ended, Err(BlockOnError::OtherThread));
+        // It is over then.
+        assert_eq!(time.block_on(time.sleep(ms(5))), Ok(Ok(())));
+    }
 }

@@ -1,0 +1,117 @@
+//! Threads that backpressure holds back, and others that use the same objects meanwhile.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+use crate::common;
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use common::{ms, occupy};
+use lars_jobs::debounce::Debounce;
+use lars_jobs::repeated_timer::RepeatedTimer;
+use lars_jobs::scheduled_executor::ScheduledExecutor;
+use lars_jobs::supervised::Supervision;
+use lars_jobs::worker::Worker;
+use lars_scheduler::{Handle, Inline, LightArrayRevolverScheduler};
+
+/// So many cancelled timers of another thread cost a thread so much that its next call waits for
+/// some hundred milliseconds, or for the second that is the most.
+const DEBT: usize = 50_000;
+
+const FAR: Duration = Duration::from_secs(1 << 30);
+
+/// A thread that owes a lot calls `held_back`, and waits in it. Fails if no other thread can call
+/// `other` meanwhile.
+fn nobody_else_waits<T: Send + Sync + 'static>(
+    make: impl Fn(&Handle) -> T,
+    held_back: fn(&T),
+    other: fn(&T),
+) {
+    let other_returns_first = || {
+        let scheduler = LightArrayRevolverScheduler::new().unwrap();
+        let object = Arc::new(make(&scheduler));
+        let timers = (0..DEBT).map(|_| (FAR, || ()));
+        let timers = scheduler.schedule_batch(timers).unwrap();
+        let release = occupy(&scheduler);
+        let (called, handle) = (Arc::clone(&object), scheduler.handle());
+        let (owes, begins) = mpsc::channel();
+        let flood = thread::spawn(move || {
+            // More than it has a share for, so that it asks. After that it hears nothing of the
+            // timer thread for so long that this is late.
+            (0..3_000).for_each(|_| drop(handle.schedule_once(FAR, || ()).unwrap()));
+            thread::sleep(ms(10));
+            timers.iter().for_each(|timer| assert!(timer.cancel()));
+            owes.send(()).unwrap();
+            held_back(&called);
+        });
+        begins.recv().unwrap();
+        let waits = || scheduler.waits().iter().map(|it| it.waiting).sum::<u64>() > 0;
+        while !waits() {
+            assert!(!flood.is_finished(), "it did not wait");
+            thread::yield_now();
+        }
+        other(&object);
+        let still_waits = waits();
+        drop(release);
+        flood.join().unwrap();
+        still_waits
+    };
+    // (Now and then a machine may keep this thread from running for as long as the other waits.)
+    assert!((0..5).any(|_| other_returns_first()), "it waits for the thread that is held back");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_thread_that_is_held_back_in_a_call_of_a_debounce_keeps_no_other_from_using_that() {
+    let make = |timers: &Handle| Debounce::new(timers, FAR, |_: u32| ()).unwrap();
+    nobody_else_waits(make, |it| it.call(7).unwrap(), |it| _ = it.is_pending());
+    let with_value = |timers: &Handle| {
+        let debounce = make(timers);
+        debounce.call(7).unwrap();
+        debounce
+    };
+    nobody_else_waits(with_value, |it| assert!(it.flush().unwrap()), |it| _ = it.is_pending());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_thread_that_is_held_back_in_a_call_of_a_worker_keeps_no_other_from_using_that() {
+    let calls: [fn(&Worker); 3] = [
+        |it| drop(it.schedule(|| ()).unwrap()),
+        |it| drop(it.schedule_after(FAR, || ()).unwrap()),
+        |it| drop(it.schedule_with_fixed_delay(FAR, FAR, || ()).unwrap()),
+    ];
+    for call in calls {
+        nobody_else_waits(Worker::new, call, |it| _ = it.outstanding());
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_thread_that_is_held_back_in_a_call_of_a_repeated_timer_keeps_no_other_from_using_that() {
+    let make = |timers: &Handle| RepeatedTimer::new(timers, FAR, |_| ()).unwrap();
+    nobody_else_waits(make, |it| it.start().unwrap(), |it| _ = it.is_triggering());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_thread_that_is_held_back_in_a_call_of_an_executor_keeps_no_other_from_using_that() {
+    let calls: [fn(&ScheduledExecutor); 2] = [
+        |it| drop(it.schedule(FAR, || ()).unwrap()),
+        |it| drop(it.submit_with_timeout(FAR, || ()).unwrap()),
+    ];
+    for call in calls {
+        nobody_else_waits(ScheduledExecutor::on, call, |it| _ = it.is_shutdown());
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_thread_that_is_held_back_in_a_call_of_a_supervised_task_keeps_no_other_from_using_that() {
+    let make = |timers: &Handle| {
+        let supervision = Supervision::every(FAR).build().unwrap();
+        supervision.start(timers, Inline, |_| ()).unwrap()
+    };
+    nobody_else_waits(make, |it| it.run_now().unwrap(), |it| _ = it.counts());
+}
