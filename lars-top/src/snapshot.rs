@@ -335,7 +335,7 @@ impl Spread {
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+        self.buckets.iter().fold(0, |all: u64, (_, count)| all.saturating_add(*count))
     }
 
     /// Those that came after an earlier snapshot was made. The maximum of an interval is that of
@@ -361,9 +361,9 @@ impl Spread {
     /// there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
+        let mut seen: u64 = 0;
         for (least, count) in &self.buckets {
-            seen += count;
+            seen = seen.saturating_add(*count);
             if seen >= wanted {
                 return end_of(*least).min(self.max);
             }

@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
+use unicode_width::UnicodeWidthStr;
 
 /// The size of a cell.
 const WIDTH: f64 = 8.0;
@@ -64,9 +65,15 @@ fn write_svg(out: &mut String, frame: &Buffer) -> fmt::Result {
             let same = |cell: &&&Cell| Look::of(cell) == style && shape_of(cell).is_none();
             let run: Vec<_> = cells[column..].iter().take_while(same).collect();
             style.background(out, x, y, run.len())?;
-            let run: Vec<&str> = run.iter().map(|cell| cell.symbol()).collect();
-            style.text(out, x, y, &run)?;
-            column += run.len();
+            let mut symbols: Vec<&str> = run.iter().map(|cell| cell.symbol()).collect();
+            // What is behind a wide character is a part of it, and no space between words.
+            for at in 1..symbols.len() {
+                if symbols[at - 1].width() > 1 {
+                    symbols[at] = "";
+                }
+            }
+            style.text(out, x, y, &symbols)?;
+            column += symbols.len();
         }
     }
     out.push_str("</svg>\n");
@@ -104,7 +111,7 @@ impl Look {
     fn text(&self, out: &mut String, x: f64, y: f64, run: &[&str]) -> fmt::Result {
         let bold = if self.bold { " font-weight=\"bold\"" } else { "" };
         let mut from = 0;
-        for word in run.split(|symbol| symbol.trim().is_empty()) {
+        for word in run.split(|symbol| !symbol.is_empty() && symbol.trim().is_empty()) {
             if !word.is_empty() {
                 let (x, y) = (x + from as f64 * WIDTH, y + HEIGHT * 0.75);
                 let width = word.len() as f64 * WIDTH;

@@ -48,7 +48,7 @@ pub fn time(nanos: u64) -> String {
 
 /// A span of nanoseconds: in whole seconds, from one second on.
 pub fn span(nanos: u64) -> String {
-    match (nanos + 500_000_000) / 1_000_000_000 {
+    match nanos.saturating_add(500_000_000) / 1_000_000_000 {
         0 => time(nanos),
         seconds @ 1..60 => format!("{seconds} s"),
         seconds => time(seconds * 1_000_000_000),
@@ -143,6 +143,7 @@ mod tests {
         let spans = [500_000, 1_499_000_000, 9_530_000_000, 95_400_000_000].map(span);
         assert_eq!(spans, ["500 µs", "1 s", "10 s", "1 min 35 s"]);
         assert_eq!([71_000, 13_200_000_000].map(ago), ["now", "13 s ago"]);
+        assert_eq!((span(u64::MAX), ago(u64::MAX)), ("584 years".into(), "584 years ago".into()));
         assert_eq!(
             (bytes(0), bytes(1023), bytes(1536)),
             ("0 B".into(), "1023 B".into(), "1.50 KiB".into())

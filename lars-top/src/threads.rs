@@ -13,11 +13,12 @@ pub(crate) fn all() -> (Vec<Thread>, u64) {
     let thread = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.ok()?;
         // It may end at any time.
-        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        let name = std::fs::read(entry.path().join("comm")).ok()?;
         let times = std::fs::read_to_string(entry.path().join("schedstat")).unwrap_or_default();
         let mut times = times.split_whitespace().map(|time| time.parse().unwrap_or(0));
         Some(Thread {
-            name: name.trim_end().to_owned(),
+            // The system cuts a long name, also within a character.
+            name: String::from_utf8_lossy(&name).trim_end().to_owned(),
             id: entry.file_name().to_str()?.parse().ok()?,
             ran: times.next().unwrap_or(0),
             waited: times.next().unwrap_or(0),

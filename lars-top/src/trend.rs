@@ -137,7 +137,7 @@ impl Trend {
         // An interval begins in the window, or with the snapshot before the last.
         let earlier = self.points.len().saturating_sub(2);
         for point in self.points.iter_mut().take(earlier) {
-            if point.taken + WINDOW < snapshot.taken {
+            if point.taken.saturating_add(WINDOW) < snapshot.taken {
                 (point.late, point.late_messages, point.late_runs) = (None, None, None);
             }
         }
@@ -230,7 +230,7 @@ impl Trend {
     fn recent_points(&self) -> Option<(Option<&Point>, &Point)> {
         let last = self.points.back()?;
         let earlier = self.points.len() - 1;
-        let within = |point: &&Point| point.taken + WINDOW >= last.taken;
+        let within = |point: &&Point| point.taken.saturating_add(WINDOW) >= last.taken;
         let first = self.points.iter().take(earlier).find(within);
         let first = first.or_else(|| self.points.get(earlier.checked_sub(1)?));
         Some((first, last))

@@ -80,9 +80,10 @@ impl Guard {
             return true;
         }
         let wanted = cookie_name(headers, uri);
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
-        let mut values = cookies.flat_map(|it| it.split(';')).filter_map(|cookie| {
-            let (name, value) = cookie.trim().split_once('=')?;
+        // Each by itself: those of other programs on this machine may have any bytes.
+        let cookies = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+        let mut values = cookies.flat_map(|it| it.split(|byte| *byte == b';')).filter_map(|it| {
+            let (name, value) = std::str::from_utf8(it).ok()?.trim().split_once('=')?;
             (name == wanted).then_some(value)
         });
         values.any(|value| same(value, &self.session))

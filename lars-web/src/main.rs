@@ -1,7 +1,7 @@
 //! `lars-web`: the pages of a group of durable timers, in a database or a file.
 
 use std::error::Error;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,6 +70,12 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     for name in &options.host {
         console = console.host(name);
     }
+    let address = listener.local_addr()?;
+    // The address that is printed, as `Host` names it. No name of another page is that.
+    console = console.host(match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    });
     let token = match &options.token_file {
         Some(path) => {
             let read = std::fs::read_to_string(path);
@@ -89,7 +95,7 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
         console = console.actions();
     }
     let pages = console.start()?;
-    println!("http://{}", listener.local_addr()?);
+    println!("http://{address}");
     // Pages that are open stay so as long as there is a server: they are not waited for.
     tokio::select! {
         served = axum::serve(listener, pages).into_future() => Ok(served?),

@@ -51,7 +51,8 @@ impl Tab {
 impl Frame<'_> {
     /// The whole page. All of its links are relative to the prefix.
     pub(crate) fn around(&self, content: &Markup) -> String {
-        let skip = format!("{}#main", self.path);
+        // Two slashes at the beginning would name another server.
+        let skip = format!("/{}#main", self.path.trim_start_matches(['/', '\\']));
         let page = html! {
             (DOCTYPE)
             html lang="en" {

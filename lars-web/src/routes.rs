@@ -349,7 +349,9 @@ async fn pause(
     said: &Fields,
     what: &str,
 ) -> Result<Response, Trouble> {
-    let handler = field(said, "handler").unwrap_or("").to_owned();
+    // As it is, unlike what people type: its name may begin with a space.
+    let handler = said.iter().find(|(name, _)| name == "handler");
+    let handler = handler.map_or("", |(_, name)| name).to_owned();
     work::pause(group.source.clone(), handler.clone(), what == "pause").await?;
     let done = if what == "pause" { "starts no more timers" } else { "starts its timers again" };
     Ok(shared.say(at, StatusCode::OK, &format!("The handler {handler} {done}.")))

@@ -36,7 +36,7 @@ pub(super) fn shown(levels: &[Level]) -> impl Iterator<Item = (usize, &Level)> {
 /// What a level is.
 pub(super) fn about(number: usize, level: &Level) -> Line<'static> {
     let turn = level.span.saturating_mul(level.slots.len() as u64);
-    let timers: u64 = level.slots.iter().sum();
+    let timers = level.slots.iter().fold(0, |all: u64, count| all.saturating_add(*count));
     Line::from(vec![
         format!("level {number}").bold(),
         format!("  {} a slot, {} a turn", time(level.span), time(turn)).fg(FAINT),

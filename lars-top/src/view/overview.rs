@@ -112,9 +112,10 @@ fn quantiles(late: &Spread) -> Line<'static> {
 /// The rows of the histogram from the first that has any, at most `room`; the last has all that is
 /// longer.
 fn rows(late: &Spread, room: usize) -> Vec<(String, u64, bool)> {
-    let mut counts = [0; ENDS.len() + 1];
+    let mut counts = [0_u64; ENDS.len() + 1];
     for (least, count) in &late.buckets {
-        counts[ENDS.iter().take_while(|end| *least >= **end * 1_000).count()] += count;
+        let row = &mut counts[ENDS.iter().take_while(|end| *least >= **end * 1_000).count()];
+        *row = row.saturating_add(*count);
     }
     let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
     let last = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
@@ -125,7 +126,11 @@ fn rows(late: &Spread, room: usize) -> Vec<(String, u64, bool)> {
     let cut = (first + room - 1).min(last);
     let row = |number: usize| {
         let all_above = number == cut && cut < last;
-        let count = if all_above { counts[number..].iter().sum() } else { counts[number] };
+        let count = if all_above {
+            counts[number..].iter().fold(0, |all: u64, it| all.saturating_add(*it))
+        } else {
+            counts[number]
+        };
         let text = match ENDS.get(number) {
             Some(end) if !all_above => format!("< {}", whole(*end)),
             _ => format!("≥ {}", whole(number.checked_sub(1).map_or(0, |before| ENDS[before]))),
@@ -262,7 +267,7 @@ fn held_back(snapshot: &Snapshot) -> Vec<Trouble> {
         let value = if nanos == 0 { "0".to_owned() } else { time(nanos) };
         Trouble { what, count: nanos, value, color: WARN }
     };
-    let now = snapshot.waits.iter().map(|it| it.waiting).sum();
+    let now = snapshot.waits.iter().fold(0, |all: u64, it| all.saturating_add(it.waiting));
     let mut all = vec![
         Trouble::new("calls held back", counts.backpressure_waits, WARN),
         lasting("for how long, in all".to_owned(), counts.backpressure_waited),

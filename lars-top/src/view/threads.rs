@@ -57,7 +57,11 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     let seen = snapshot.threads.len() as u64;
     let title = match snapshot.more_threads {
         0 => format!("{} threads", grouped(seen)),
-        more => format!("The {} oldest of {} threads", grouped(seen), grouped(seen + more)),
+        more => format!(
+            "The {} oldest of {} threads",
+            grouped(seen),
+            grouped(seen.saturating_add(more))
+        ),
     };
     let first = app.controls.first_row(threads.len(), below.height);
     frame.render_widget(table(titles, widths, rows, first).block(block(&title)), below);

@@ -47,7 +47,7 @@ fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, pending: &Pending) 
     if pending.more_groups > 0 {
         // Orders and the filter are over these.
         let seen = pending.groups.len() as u64;
-        let all = grouped(seen + pending.more_groups);
+        let all = grouped(seen.saturating_add(pending.more_groups));
         title += &format!("; the {} largest of {all} groups", grouped(seen));
     }
     let widths = [9, 8, 12, whose as u16, place as u16].map(Constraint::Length);

@@ -23,7 +23,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         return;
     };
     // A cell is about twice as high as it is wide.
-    let side = (area.height * 2).min(area.width / 2);
+    let side = area.height.saturating_mul(2).min(area.width / 2);
     let [round, rows] =
         Layout::horizontal([Constraint::Length(side), Constraint::Fill(1)]).areas(area);
     draw_rings(frame, round, &pending.levels);

@@ -6,6 +6,7 @@ use std::path::Path;
 use lars_top::{App, News, Page, Snapshot};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 
 /// Recorded from `soak --serve`, a snapshot a line. Of all but the last there are only the counts.
 fn recorded() -> App {
@@ -38,5 +39,19 @@ fn the_pictures_in_the_documentation_are_what_the_view_shows() {
             let shown = std::fs::read_to_string(&path).unwrap();
             assert!(shown == picture, "{} is not what the view shows", path.display());
         }
+    }
+}
+
+#[test]
+fn a_picture_gives_each_word_the_cells_that_it_has_in_the_terminal() {
+    let frame = Buffer::with_lines(["ab 時間切れ x"]);
+    let picture = lars_top::svg(&frame);
+    for (place, width, word) in [("10", "16", "ab"), ("34", "64", "時間切れ"), ("106", "8", "x")]
+    {
+        let start = format!("<text x=\"{place}\" ");
+        let line = picture.lines().find(|line| line.starts_with(&start));
+        let line = line.unwrap_or_else(|| panic!("nothing is at {place}: {picture}"));
+        assert!(line.contains(&format!(" textLength=\"{width}\" ")), "{line}");
+        assert!(line.ends_with(&format!(">{word}</text>")), "{line}");
     }
 }

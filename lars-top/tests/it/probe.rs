@@ -254,6 +254,27 @@ fn a_snapshot_has_all_threads_or_says_how_many_it_leaves_out() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_thread_is_in_a_snapshot_also_if_the_system_cuts_its_name_within_a_character() {
+    let (hold, held) = channel::<()>();
+    let scheduler = scheduler();
+    let probe = Probe::new(scheduler.handle());
+    // 15 bytes remain: the last character has one of its three.
+    let start = std::thread::Builder::new().name("ab時間時間時間".to_owned());
+    let (begin, begun) = channel();
+    let run = move || {
+        begin.send(()).unwrap();
+        let _ = held.recv();
+    };
+    let thread = start.spawn(run).unwrap();
+    begun.recv().unwrap();
+    let threads = probe.snapshot().threads;
+    assert!(threads.iter().any(|it| it.name == "ab時間時間\u{fffd}"), "{threads:?}");
+    drop(hold);
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_snapshot_of_a_system_has_its_actors_and_dead_letters() {
     struct Idle;
     impl Actor for Idle {

@@ -752,3 +752,36 @@ fn every_page_can_be_drawn_in_a_terminal_of_any_size() {
         }
     }
 }
+
+#[test]
+fn every_page_can_be_drawn_in_the_highest_terminal_that_there_can_be() {
+    let mut app = app([snapshot(1), snapshot(2)]);
+    for page in Page::ALL {
+        app.turn_to(page);
+        assert_eq!(drawn(&app, 1, u16::MAX).lines().count(), 65_535, "{page:?}");
+    }
+}
+
+#[test]
+fn the_largest_numbers_there_can_be_are_drawn() {
+    fn replace(value: &mut Value) {
+        match value {
+            Value::Number(number) => *number = u64::MAX.into(),
+            Value::Array(parts) => parts.iter_mut().for_each(replace),
+            Value::Object(parts) => parts.values_mut().for_each(replace),
+            _ => {}
+        }
+    }
+    let largest = |taken: u64| {
+        let mut value = serde_json::to_value(with_actors(with_late_runs(snapshot(1), 1, 1)));
+        replace(value.as_mut().unwrap());
+        let mut value = value.unwrap();
+        (value["version"], value["pid"], value["taken"]) = (1.into(), 17.into(), taken.into());
+        serde_json::from_value::<Snapshot>(value).unwrap()
+    };
+    let mut app = app([largest(u64::MAX - 1), largest(u64::MAX)]);
+    for page in Page::ALL {
+        app.turn_to(page);
+        assert!(drawn(&app, 120, 60).contains("584 years"), "{page:?}");
+    }
+}

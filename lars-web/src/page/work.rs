@@ -27,7 +27,7 @@ pub(crate) fn sure(
         h2 { "Are you sure?" }
         p {
             b { (at_least) (grouped(counted.matched)) " timers" }
-            " match now: " (filter.words()) "."
+            " match now: " (lines(&filter.words())) "."
         }
         @match act {
             Act::Cancel => p { "Their runs are prevented. Of those that have started, this run is \

@@ -81,6 +81,32 @@ fn all(browser: &Browser, button: &str, filter: &[(&str, &str)], expected: &str)
     browser.events("/events/work").until("<dd id=\"state\">done</dd>")
 }
 
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Spaced(String);
+
+impl lars_durable::Payload for Spaced {
+    const NAME: &'static str = " bill";
+}
+
+#[test]
+fn a_handler_whose_name_begins_with_a_space_is_paused_and_no_other() {
+    let builder = Durable::in_memory().handle(|_: &Fired<Spaced>| ());
+    let durable = node(builder);
+    let browser = browser(&durable);
+    browser.until("/group", "value=\"pause\"");
+    press(&browser, "/group", "pause", &[("handler", " bill")]).has(["starts no more timers"]);
+    let seen = durable.timers().inspect().wait().unwrap();
+    let paused = seen.handlers.iter().filter(|it| it.paused).map(|it| &*it.name);
+    assert_eq!(paused.collect::<Vec<_>>(), [" bill"]);
+}
+
+#[test]
+fn what_is_asked_again_turns_no_text() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    all(&browser, "discard", &[("key", "a\u{202e}b")], "key begins with a\u{fffd}b");
+}
+
 #[test]
 fn all_that_match_are_changed_in_steps_after_it_was_asked_whether_that_is_meant() {
     let durable = node(Durable::in_memory());

@@ -160,6 +160,31 @@ fn a_form_counts_only_if_it_comes_from_a_page_of_this_server_and_has_its_secret(
 }
 
 #[test]
+fn a_cookie_of_another_program_on_this_machine_is_not_in_the_way_whatever_its_bytes() {
+    let durable = node(Durable::in_memory());
+    let mut browser = Browser::known(console(&durable).token(TOKEN).start().unwrap());
+    let ours = browser.cookie.take().unwrap();
+    for others in [format!("theme=größe; {ours}"), format!("{ours}; theme=größe")] {
+        browser.cookie = Some(others);
+        assert_eq!(browser.get("/group").status, StatusCode::OK, "{:?}", browser.cookie);
+    }
+    browser.cookie = Some(format!("größe{ours}"));
+    assert_eq!(browser.get("/group").status, StatusCode::SEE_OTHER);
+}
+
+#[test]
+fn no_address_makes_a_page_that_links_to_another_server() {
+    let durable = node(Durable::in_memory());
+    let browser = Browser::new(console(&durable).start().unwrap());
+    for path in ["//evil.example", "///evil.example/", "/\\evil.example"] {
+        let page = browser.get(path);
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        page.has(["#main\">To the content"]);
+        page.has_not(["href=\"//", "href=\"/\\"]);
+    }
+}
+
+#[test]
 fn a_form_that_is_too_long_is_refused() {
     let durable = node(Durable::in_memory());
     let browser = Browser::known(console(&durable).token(TOKEN).actions().start().unwrap());

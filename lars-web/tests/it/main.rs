@@ -11,4 +11,5 @@ mod files;
 mod guard;
 mod live;
 mod postgres;
+mod program;
 mod timers;
