@@ -19,8 +19,6 @@ mod session;
 
 mod rows;
 
-mod floor;
-
 mod transaction;
 
 mod keep;
@@ -63,7 +61,6 @@ pub(crate) use self::bell::start_bell;
 pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
-use self::floor::Floors;
 use self::session::Session;
 pub(crate) use self::submission::{SUBMISSION, submission};
 use self::transaction::Transaction;
@@ -165,7 +162,6 @@ pub(crate) struct PostgresStore {
     lock: i64,
     /// The last batch of calls that is known to be committed.
     last_batch: Option<(u128, i64)>,
-    floors: Floors,
     /// Until then, what others hold is left alone at once.
     around_until: Mono,
     clock: MonoClock,
@@ -180,7 +176,6 @@ impl PostgresStore {
             session: None,
             lock,
             last_batch: None,
-            floors: Floors::NONE,
             around_until: Mono::MIN,
             clock: MonoClock::start(),
         }
@@ -303,12 +298,10 @@ impl PostgresStore {
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }
-        transaction.floors = self.floors;
         let replies = transaction.carry_out(requests).await?;
-        let (clock, floors) = (transaction.clock, transaction.floors);
+        let clock = transaction.clock;
         let last_batch = transaction.commit().await?;
         self.last_batch = last_batch;
-        self.floors = floors;
         Ok(Committed { clock, replies })
     }
 

@@ -48,9 +48,8 @@ const LAST_KEPT: &str = "SELECT ended_at, timer, fence FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\"
       ORDER BY ended_at DESC, timer DESC, fence DESC LIMIT 1 OFFSET $2";
 
-const BEFORE: &str = "SELECT timer, fence, ended_at FROM lars.run
+const BEFORE: &str = "SELECT timer, fence FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\" AND (ended_at, timer, fence) < ($2, $3, $4)
-        AND ended_at >= $6
       ORDER BY ended_at, timer, fence LIMIT $5 FOR UPDATE SKIP LOCKED";
 
 /// Found by identity, see `by_id`.
@@ -125,7 +124,7 @@ impl Transaction<'_> {
         Ok(Written::Runs(page, next))
     }
 
-    pub(super) async fn prune_runs(&mut self, kept: Kept, limit: usize) -> Result<usize> {
+    pub(super) async fn prune_runs(&self, kept: Kept, limit: usize) -> Result<usize> {
         let mut first: Option<RunPlace> =
             kept.age.map(|age| (self.clock - age, TimerId::MIN, Fence(i64::MIN)));
         if let Some(most) = kept.most {
@@ -136,11 +135,8 @@ impl Transaction<'_> {
         }
         let Some((at, timer, fence)) = first else { return Ok(0) };
         let most = number(limit);
-        let floor = self.floors.run.begin(self.clock);
-        let parameters: [&(dyn ToSql + Sync); 6] =
-            [&self.group, &at, &timer, &fence.0, &most, &floor];
+        let parameters: [&(dyn ToSql + Sync); 5] = [&self.group, &at, &timer, &fence.0, &most];
         let gone = self.query(BEFORE, &parameters).await?;
-        self.floors.run.raise(gone.last().map(|row| row.get(2)));
         let (timers, fences): (Vec<TimerId>, Vec<i64>) =
             gone.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1))).unzip();
         if !timers.is_empty() {

@@ -16,7 +16,6 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::errors::Failure;
-use super::floor::Floors;
 use super::session::Session;
 use super::values::Id;
 use crate::model::{Old, TimerId, Which};
@@ -48,9 +47,9 @@ const DRAW: &str = "SELECT pg_catalog.nextval('lars.timer_id')
 const FORGET: &str = "WITH gone AS (
        DELETE FROM lars.used_key WHERE grp = $1 AND key = ANY (ARRAY(
               SELECT key FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2
-                 AND until >= $4 ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
-       RETURNING until)
-     SELECT pg_catalog.count(*), pg_catalog.max(until) FROM gone";
+               ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
+       RETURNING 1)
+     SELECT pg_catalog.count(*) FROM gone";
 
 /// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
 /// session's next word.
@@ -67,7 +66,6 @@ pub(super) struct Transaction<'a> {
     pub(super) clock: Timestamp,
     /// The last batch of calls of this session that is known to be committed.
     last_batch: Option<(u128, i64)>,
-    pub(super) floors: Floors,
     /// The writes were carried out before.
     pub(super) repeats: bool,
     /// Leaves alone what other transactions hold.
@@ -114,7 +112,6 @@ impl<'a> Transaction<'a> {
             notifies: false,
             clock,
             last_batch: None,
-            floors: Floors::NONE,
             repeats: false,
             around_locks: false,
             left_alone: BTreeSet::new(),
@@ -261,11 +258,9 @@ impl<'a> Transaction<'a> {
     }
 
     /// Keys whose time is over.
-    async fn forget(&mut self, limit: usize) -> Result<usize> {
+    async fn forget(&self, limit: usize) -> Result<usize> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let floor = self.floors.used_key.begin(self.clock);
-        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit, &floor]).await?;
-        self.floors.used_key.raise(gone[0].get(1));
+        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit]).await?;
         Ok(usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0))
     }
 }
