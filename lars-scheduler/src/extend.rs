@@ -16,7 +16,7 @@
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
-//! | [`Systems::wait_for_share`], [`Systems::wait_later`] | waiting by backpressure before a lock is taken, and not under it |
+//! | [`Systems::wait_for_share`], [`Systems::wait_later`] | waiting for a share before a lock is taken, and not under it |
 //! | [`Systems::promised`] | by when a task is promised to begin |
 //! | [`LatenessRecorder`] | what began late in a system, and why, as [`Handle::lateness`] has it for tasks |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
@@ -104,8 +104,8 @@ pub trait Systems {
     fn wait_for_share(&self);
 
     /// Until the guard is dropped, no call of this thread waits for a share, of whatever scheduler.
-    /// What the calls schedule without one is owed: the next call that may wait does it for them
-    /// too. (A call that is to be refused instead of waiting is refused.)
+    /// What they schedule is owed: the next call that may wait waits for it as well. Under
+    /// [`Backpressure::Refuse`](crate::Backpressure::Refuse), calls are refused as ever.
     ///
     /// # Examples
     ///

@@ -154,7 +154,8 @@ pub struct Step {
     /// its series.
     pub running: usize,
     /// How many were passed over: another transaction holds them, or another timer has the key of
-    /// a parked one. A new query from the beginning finds them again.
+    /// a parked one. If others hold dozens of keys, some free ones are among them. A new query from
+    /// the beginning finds them again.
     pub passed_over: usize,
     /// Where the next step begins; `None` if there is nothing left to look at.
     pub next: Option<Place>,

@@ -62,7 +62,7 @@ fn nobody_else_waits<T: Send + Sync + 'static>(
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn a_thread_that_is_held_back_in_a_call_of_a_debounce_keeps_no_other_from_using_that() {
+fn a_call_of_a_debounce_that_waits_blocks_no_other_caller() {
     let make = |timers: &Handle| Debounce::new(timers, FAR, |_: u32| ()).unwrap();
     nobody_else_waits(make, |it| it.call(7).unwrap(), |it| _ = it.is_pending());
     let with_value = |timers: &Handle| {
@@ -75,7 +75,7 @@ fn a_thread_that_is_held_back_in_a_call_of_a_debounce_keeps_no_other_from_using_
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn a_thread_that_is_held_back_in_a_call_of_a_worker_keeps_no_other_from_using_that() {
+fn a_call_of_a_worker_that_waits_blocks_no_other_caller() {
     let calls: [fn(&Worker); 3] = [
         |it| drop(it.schedule(|| ()).unwrap()),
         |it| drop(it.schedule_after(FAR, || ()).unwrap()),
@@ -88,14 +88,14 @@ fn a_thread_that_is_held_back_in_a_call_of_a_worker_keeps_no_other_from_using_th
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn a_thread_that_is_held_back_in_a_call_of_a_repeated_timer_keeps_no_other_from_using_that() {
+fn a_call_of_a_repeated_timer_that_waits_blocks_no_other_caller() {
     let make = |timers: &Handle| RepeatedTimer::new(timers, FAR, |_| ()).unwrap();
     nobody_else_waits(make, |it| it.start().unwrap(), |it| _ = it.is_triggering());
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn a_thread_that_is_held_back_in_a_call_of_an_executor_keeps_no_other_from_using_that() {
+fn a_call_of_an_executor_that_waits_blocks_no_other_caller() {
     let calls: [fn(&ScheduledExecutor); 2] = [
         |it| drop(it.schedule(FAR, || ()).unwrap()),
         |it| drop(it.submit_with_timeout(FAR, || ()).unwrap()),
@@ -107,7 +107,7 @@ fn a_thread_that_is_held_back_in_a_call_of_an_executor_keeps_no_other_from_using
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn a_thread_that_is_held_back_in_a_call_of_a_supervised_task_keeps_no_other_from_using_that() {
+fn a_call_of_a_supervised_task_that_waits_blocks_no_other_caller() {
     let make = |timers: &Handle| {
         let supervision = Supervision::every(FAR).build().unwrap();
         supervision.start(timers, Inline, |_| ()).unwrap()

@@ -10,11 +10,11 @@ use crate::engine::shared::Core;
 use crate::sync::{Ordering, nap, thread_local};
 
 thread_local! {
-    /// Whether no call of the calling thread waits, because it holds a lock that others wait for.
+    /// While it is set, no call of this thread waits: the thread holds a lock that others want.
     static WAITS_LATER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says whether calls of the calling thread wait later, and returns what has held before.
+/// Sets whether calls of this thread wait later, and returns what was set before.
 #[cfg_attr(lars_loom, allow(dead_code))] // no model has systems
 pub(crate) fn wait_later(later: bool) -> bool {
     // A thread whose thread-locals are gone waits, as any other does.

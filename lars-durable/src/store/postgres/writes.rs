@@ -204,16 +204,22 @@ impl Transaction<'_> {
 const LOCK_FREE: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2)
       ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
 
-/// Waits for whoever has inserted one of these keys and not committed yet. In their order, so that
-/// two that try the same keys do not wait for each other.
+/// Waits for whoever has inserted one of these keys and not committed yet. Inserts in the order of
+/// the keys, so that two probes of the same keys do not wait for each other.
 const PROBE: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
                                              handler, payload_version, payload)
      SELECT $3 + n, $1, 0, 'infinity', 'infinity', 'infinity', key, '', 0, ''
        FROM unnest($2::text[]) WITH ORDINALITY AS k (key, n) ORDER BY key COLLATE \"POSIX\"";
 
-/// How often a transaction waits in vain for keys that others may hold. Each wait is short, and
-/// all of them together are far shorter than a transaction may take.
-const PROBES: usize = 128;
+/// How long the first probe of a transaction waits, in milliseconds.
+const PROBE_PATIENCE: i64 = 20;
+
+/// How long each later one waits, once another has waited in vain: then there may be hundreds.
+const SHORT_PATIENCE: i64 = 2;
+
+/// How many probes of a transaction may wait in vain: 0.27 s in all, besides their round trips. A
+/// call may take 5 s, unless that is set.
+const VAIN_PROBES: usize = 128;
 
 impl Transaction<'_> {
     /// The keys that another transaction holds: its timers are changed there, or made, and that is
@@ -238,7 +244,8 @@ impl Transaction<'_> {
     }
 
     /// Tries to insert timers with these keys, and takes that back; halves what does not go. After
-    /// many tries in vain, the rest counts as held. It is another rest each time.
+    /// [`VAIN_PROBES`] all that is left counts as held. The keys are shuffled, so it is a different
+    /// part each time, and a key that is free is found to be so in the end.
     pub(super) async fn probe(
         &self,
         mut keys: Vec<&str>,
@@ -246,9 +253,9 @@ impl Transaction<'_> {
     ) -> Result<()> {
         fastrand::shuffle(&mut keys);
         let mut left = vec![keys];
-        let (mut patience, mut in_vain) = (20, 0);
+        let (mut patience, mut in_vain) = (PROBE_PATIENCE, 0);
         while let Some(mut keys) = left.pop() {
-            if in_vain == PROBES {
+            if in_vain == VAIN_PROBES {
                 held.extend(keys.into_iter().map(Into::into));
                 continue;
             }
@@ -260,8 +267,7 @@ impl Transaction<'_> {
             let end = "ROLLBACK TO SAVEPOINT probe; RELEASE SAVEPOINT probe";
             self.session().execute(end).await?;
             if matches!(&tried, Err(failure) if failure.is_locked()) {
-                // Whoever holds one has not let it go for so long: shorter now, as there are many.
-                (patience, in_vain) = (2, in_vain + 1);
+                (patience, in_vain) = (SHORT_PATIENCE, in_vain + 1);
             }
             match tried {
                 Err(failure) if failure.is_locked() && keys.len() > 1 => {

@@ -574,7 +574,7 @@ fn the_delay_of_a_series_counts_from_the_end_of_the_wait_as_that_of_a_timer_does
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
-fn calls_that_are_to_wait_later_go_on_and_what_they_take_is_waited_for_by_the_next_call() {
+fn what_is_scheduled_under_wait_later_is_owed_and_the_next_call_waits_for_it() {
     let mut it = with(Backpressure::Wait);
     it.be_late(3 * LATE);
     let handle = it.handle.clone();
