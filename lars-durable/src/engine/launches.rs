@@ -219,7 +219,10 @@ impl Node {
             let clock = self.clock.at_least(now).max(row.deadline);
             // What is tried again was not left out when it was tried first.
             let first = row.attempt == 1;
-            if first && series.leaves_out(row.planned, clock, row.key.as_deref()) {
+            // What its handler has put off is not late before that time. It is if nobody could run
+            // it.
+            let since = row.unknown_since.map_or(row.deadline, |_| Timestamp::MIN);
+            if first && series.leaves_out((row.planned, since), clock, row.key.as_deref()) {
                 return Verdict::LeftOut;
             }
         }
@@ -351,6 +354,9 @@ impl Node {
         self.history.extend(ran);
         if *end == RunEnd::Last {
             self.runs.end_series(id);
+        } else if row.series.is_some() {
+            // The next run, which waits since before this one, was not taken in beside it.
+            self.runner.announce([id]);
         }
         match error {
             Some(error) => self.say_lost(now, run.handler, row, error),

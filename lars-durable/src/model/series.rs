@@ -167,12 +167,17 @@ impl Series {
         }
     }
 
-    /// Whether a run planned for `planned` is to be left out at `now`, because it is later than its
-    /// grace.
-    pub(crate) fn leaves_out(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> bool {
+    /// Whether a run planned for `planned`, and put off until `since`, is to be left out at `now`,
+    /// because it is later than its grace.
+    pub(crate) fn leaves_out(
+        &self,
+        (planned, since): (Timestamp, Timestamp),
+        now: Timestamp,
+        key: Option<&str>,
+    ) -> bool {
         match self.endless() {
             Self::Cron { missed: MissedRun::Skip(grace), spread, .. } => {
-                now > planned + spread_of(*spread, key) + Micros(*grace)
+                now > since.max(planned + spread_of(*spread, key)) + Micros(*grace)
             }
             _ => false,
         }

@@ -584,6 +584,19 @@ fn missed_runs_of_a_rate_are_made_up_for_left_out_or_put_off_by_name() {
     assert_eq!(slow_first_run(MissedTick::Delay), [(10, 10), (35, 35), (45, 45), (55, 55)]);
 }
 
+#[test]
+fn the_runs_of_a_rate_begin_when_they_are_planned_also_if_each_happens_at_most_once() {
+    for at_most_once in [false, true] {
+        let mut bench = Bench::with(|settings| settings.handlers[0].at_most_once = at_most_once);
+        let missed = MissedTick::Burst;
+        bench.schedule(SECOND, "rate", Some(Series::FixedRate { every: SECOND, missed }));
+        bench.run_until(10 * SECOND, done);
+        let begun: Vec<(i64, i64)> = bench.seen.iter().map(|run| (run.1, run.2)).collect();
+        let planned: Vec<(i64, i64)> = (1..=10).map(|n| (n * SECOND, n * SECOND)).collect();
+        assert_eq!(begun, planned, "at most once: {at_most_once}");
+    }
+}
+
 /// An hourly job whose process is down from 9:30 to 12:10; when its runs begin, in minutes after
 /// midnight.
 fn down_for_hours(missed: MissedRuns) -> Vec<i64> {
@@ -610,6 +623,24 @@ fn missed_occurrences_of_a_cron_expression_are_made_up_for_or_left_out_by_name()
     let minutes = |minutes: u64| MissedRuns::Skip(Duration::from_secs(minutes * 60));
     assert_eq!(down_for_hours(minutes(5)), [one, five]);
     assert_eq!(down_for_hours(minutes(15)), [one, now, five]);
+}
+
+#[test]
+fn a_run_that_its_handler_puts_off_comes_again_and_is_not_left_out_as_one_that_was_missed() {
+    let minute = 60 * SECOND;
+    let missed = MissedRuns::Skip(Duration::from_secs(60));
+    let rule = cron_series("0 * * * *", "UTC", missed, Duration::ZERO).unwrap();
+    let mut bench = Bench::new();
+    bench.schedule(60 * minute, "hourly", Some(rule));
+    let ten = Micros(10 * minute);
+    let twice = |launch: &Launch| match launch.row.deadline.0 - START {
+        begun if begun < 80 * minute => RunEnd::Snooze { after: ten },
+        _ => RunEnd::Done,
+    };
+    bench.run_until(125 * minute, twice);
+    let begun: Vec<i64> = bench.seen.iter().map(|(_, _, begun, _)| begun / minute).collect();
+    assert_eq!(begun, [60, 70, 80, 120]);
+    assert_eq!(bench.node().counts().skipped, 0);
 }
 
 #[test]
