@@ -19,6 +19,8 @@ mod session;
 
 mod rows;
 
+mod floor;
+
 mod transaction;
 
 mod keep;
@@ -61,6 +63,7 @@ pub(crate) use self::bell::start_bell;
 pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
+use self::floor::Floors;
 use self::session::Session;
 pub(crate) use self::submission::{SUBMISSION, submission};
 use self::transaction::Transaction;
@@ -162,6 +165,7 @@ pub(crate) struct PostgresStore {
     lock: i64,
     /// The last batch of calls that is known to be committed.
     last_batch: Option<(u128, i64)>,
+    floors: Floors,
     /// Until then, what others hold is left alone at once.
     around_until: Mono,
     clock: MonoClock,
@@ -176,6 +180,7 @@ impl PostgresStore {
             session: None,
             lock,
             last_batch: None,
+            floors: Floors::NONE,
             around_until: Mono::MIN,
             clock: MonoClock::start(),
         }
@@ -298,10 +303,9 @@ impl PostgresStore {
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }
-        let replies = transaction.carry_out(requests).await?;
+        let replies = transaction.carry_out(requests, &mut self.floors).await?;
         let clock = transaction.clock;
-        let last_batch = transaction.commit().await?;
-        self.last_batch = last_batch;
+        self.last_batch = transaction.commit().await?;
         Ok(Committed { clock, replies })
     }
 
@@ -322,6 +326,7 @@ impl Store for PostgresStore {
         loop {
             tries += 1;
             let limit = self.place.limit;
+            let floors = self.floors;
             let result = runtime.block_on(async {
                 if let Err(failure) = self.open().await {
                     return Ok(Err(failure));
@@ -334,6 +339,7 @@ impl Store for PostgresStore {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::late(limit),
             };
+            self.floors.undo(&floors);
             if failure.ends_session() {
                 self.drop_session();
             } else if let Some(session) = &self.session {

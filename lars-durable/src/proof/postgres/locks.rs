@@ -1,9 +1,9 @@
 //! What another transaction holds, and two that would wait for each other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::node::Tagged;
-use super::server::{Connected, Database, server};
+use super::server::{Connected, Database, PATIENCE, server};
 use crate::model::{
     Act, Fence, Finish, Kept, NewTimer, Old, OnConflict, Ran, RunOutcome, Select, Start, States,
     Then, When, Which,
@@ -361,4 +361,53 @@ fn what_is_deleted_because_it_is_old_waits_for_nobody_who_holds_it() {
     let replies = store.transact(&asked).unwrap().replies;
     assert!(matches!(replies[..], [Reply::Forgotten(0), Reply::Pruned(1)]), "{replies:?}");
     assert_eq!(user.number("SELECT count(*) FROM lars.used_key"), 1, "it is remembered again");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn what_is_old_is_deleted_without_passing_that_again_which_a_snapshot_keeps() {
+    let server = server();
+    let database = server.database();
+    let mut store = PostgresStore::new(database.place());
+    PostgresStore::prepare(&database.place()).unwrap();
+    let user = database.client();
+    user.execute(
+        "INSERT INTO lars.used_key SELECT 'default', 'key/' || n, now() - n * interval '1 s'
+           FROM generate_series(1, 5000) AS n;
+         INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, handler, payload_version,
+                                  payload, remember, attempt, deaths, run, reason, parked_at)
+         SELECT n, 'default', 0, now(), now(), 'a', 1, '', 0, 1, 0, 0, 'failed',
+                now() - n * interval '1 min'
+           FROM generate_series(1, 5000) AS n;
+         INSERT INTO lars.run (timer, fence, grp, handler, node, run, attempt, planned_at,
+                               began_at, ended_at, outcome)
+         SELECT n, 1, 'default', 'a', 'node', 0, 1, now(), now(), now() - n * interval '1 min',
+                'done'
+           FROM generate_series(1, 5000) AS n",
+    );
+    let holder = database.client();
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM lars.used_key LIMIT 1");
+    let kept = Kept { most: None, age: Some(Micros::SECOND) };
+    let prune = |old| Request::Prune { old, kept, limit: 500 };
+    let asked = [Request::Forget { limit: 500 }, prune(Old::Parked), prune(Old::Runs)];
+    for _ in 0..10 {
+        let replies = store.transact(&asked).unwrap().replies;
+        let all = [Reply::Forgotten(500), Reply::Pruned(500), Reply::Pruned(500)];
+        assert_eq!(replies, all);
+    }
+    // A session sends its statistics when it ends, at the latest.
+    drop(store);
+    let end = Instant::now() + PATIENCE;
+    for index in ["used_key_until", "parked_since", "run_ended"] {
+        let read =
+            format!("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = '{index}'");
+        let mut entries = user.number(&read);
+        while entries < 5_000 {
+            assert!(Instant::now() < end, "the statistics never come");
+            std::thread::sleep(Duration::from_millis(100));
+            entries = user.number(&read);
+        }
+        assert!(entries < 10_000, "{index}: {entries} entries were read to delete 5,000 rows");
+    }
+    holder.execute("COMMIT");
 }

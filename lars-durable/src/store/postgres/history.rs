@@ -3,6 +3,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::floor::Floor;
 use super::rows::count;
 use super::transaction::{Result, Transaction};
 use super::values::text;
@@ -48,8 +49,9 @@ const LAST_KEPT: &str = "SELECT ended_at, timer, fence FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\"
       ORDER BY ended_at DESC, timer DESC, fence DESC LIMIT 1 OFFSET $2";
 
-const BEFORE: &str = "SELECT timer, fence FROM lars.run
+const BEFORE: &str = "SELECT timer, fence, ended_at FROM lars.run
       WHERE grp = $1 COLLATE \"POSIX\" AND (ended_at, timer, fence) < ($2, $3, $4)
+        AND ended_at >= $6
       ORDER BY ended_at, timer, fence LIMIT $5 FOR UPDATE SKIP LOCKED";
 
 /// Found by identity, see `by_id`.
@@ -76,7 +78,10 @@ fn ran(row: &Row) -> Ran {
 }
 
 impl Transaction<'_> {
-    pub(super) async fn record(&self, runs: &[Ran]) -> Result<()> {
+    pub(super) async fn record(&self, runs: &[Ran], floor: &mut Floor) -> Result<()> {
+        for ran in runs {
+            floor.lower(ran.ended);
+        }
         let numbers = |of: fn(&Ran) -> i64| -> Vec<i64> { runs.iter().map(of).collect() };
         let times = |of: fn(&Ran) -> Timestamp| -> Vec<Timestamp> { runs.iter().map(of).collect() };
         let texts = |of: fn(&Ran) -> Option<&str>| -> Vec<Option<String>> {
@@ -124,7 +129,12 @@ impl Transaction<'_> {
         Ok(Written::Runs(page, next))
     }
 
-    pub(super) async fn prune_runs(&self, kept: Kept, limit: usize) -> Result<usize> {
+    pub(super) async fn prune_runs(
+        &self,
+        kept: Kept,
+        limit: usize,
+        floor: &mut Floor,
+    ) -> Result<usize> {
         let mut first: Option<RunPlace> =
             kept.age.map(|age| (self.clock - age, TimerId::MIN, Fence(i64::MIN)));
         if let Some(most) = kept.most {
@@ -135,8 +145,11 @@ impl Transaction<'_> {
         }
         let Some((at, timer, fence)) = first else { return Ok(0) };
         let most = number(limit);
-        let parameters: [&(dyn ToSql + Sync); 5] = [&self.group, &at, &timer, &fence.0, &most];
+        let begin = floor.begin(self.clock);
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&self.group, &at, &timer, &fence.0, &most, &begin];
         let gone = self.query(BEFORE, &parameters).await?;
+        floor.raise(gone.last().map(|row| row.get(2)), at);
         let (timers, fences): (Vec<TimerId>, Vec<i64>) =
             gone.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1))).unzip();
         if !timers.is_empty() {

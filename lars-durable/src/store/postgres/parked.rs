@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio_postgres::Row;
 
+use super::floor::Floor;
 use super::rows::bucket;
 use super::transaction::{Result, Transaction};
 use crate::model::{Kept, TimerId};
@@ -134,13 +135,13 @@ const LAST_KEPT: &str = "SELECT parked_at, id FROM lars.parked WHERE grp = $1 CO
       ORDER BY parked_at DESC, id DESC LIMIT 1 OFFSET $2";
 
 /// Whoever lets one run again, or discards it, holds it.
-const BEFORE: &str = "SELECT id FROM lars.parked
-      WHERE grp = $1 COLLATE \"C\" AND (parked_at, id) < ($2, $3)
+const BEFORE: &str = "SELECT id, parked_at FROM lars.parked
+      WHERE grp = $1 COLLATE \"C\" AND (parked_at, id) < ($2, $3) AND parked_at >= $5
       ORDER BY parked_at, id LIMIT $4 FOR UPDATE SKIP LOCKED";
 
 impl Transaction<'_> {
     /// Deletes what was parked before all that is kept.
-    pub(super) async fn prune(&self, kept: Kept, limit: usize) -> Result<usize> {
+    pub(super) async fn prune(&self, kept: Kept, limit: usize, floor: &mut Floor) -> Result<usize> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut first: Option<(Timestamp, TimerId)> =
             kept.age.map(|age| (self.clock - age, TimerId::MIN));
@@ -150,7 +151,9 @@ impl Transaction<'_> {
             first = first.max(last.first().map(|row| (row.get(0), row.get(1))));
         }
         let Some((at, id)) = first else { return Ok(0) };
-        let gone = self.query(BEFORE, &[&self.group, &at, &id, &number(limit)]).await?;
+        let begin = floor.begin(self.clock);
+        let gone = self.query(BEFORE, &[&self.group, &at, &id, &number(limit), &begin]).await?;
+        floor.raise(gone.last().map(|row| row.get(1)), at);
         let gone: Vec<TimerId> = gone.iter().map(|row| row.get(0)).collect();
         if !gone.is_empty() {
             self.discard_parked(&gone).await?;

@@ -16,6 +16,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::errors::Failure;
+use super::floor::{Floor, Floors};
 use super::session::Session;
 use super::values::Id;
 use crate::model::{Old, TimerId, Which};
@@ -47,9 +48,9 @@ const DRAW: &str = "SELECT pg_catalog.nextval('lars.timer_id')
 const FORGET: &str = "WITH gone AS (
        DELETE FROM lars.used_key WHERE grp = $1 AND key = ANY (ARRAY(
               SELECT key FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2
-               ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
-       RETURNING 1)
-     SELECT pg_catalog.count(*) FROM gone";
+                 AND until >= $4 ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED))
+       RETURNING until)
+     SELECT pg_catalog.count(*), pg_catalog.max(until) FROM gone";
 
 /// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
 /// session's next word.
@@ -119,7 +120,12 @@ impl<'a> Transaction<'a> {
     }
 
     /// One reply for each request, in their order.
-    pub(super) async fn carry_out(&mut self, requests: &[Request]) -> Result<Vec<Reply>> {
+    pub(super) async fn carry_out(
+        &mut self,
+        requests: &[Request],
+        floors: &mut Floors,
+    ) -> Result<Vec<Reply>> {
+        floors.lower(self.clock);
         let mut replies = Vec::with_capacity(requests.len());
         while let Some(first) = requests.get(replies.len()) {
             let rest = &requests[replies.len()..];
@@ -148,14 +154,14 @@ impl<'a> Transaction<'a> {
                     replies.push(Reply::Batched);
                     replies.extend(written?.into_iter().map(Reply::Written));
                 }
-                alone => replies.push(self.carry_out_one(alone).await?),
+                alone => replies.push(self.carry_out_one(alone, floors).await?),
             }
         }
         Ok(replies)
     }
 
     /// What goes with no other.
-    async fn carry_out_one(&mut self, request: &Request) -> Result<Reply> {
+    async fn carry_out_one(&mut self, request: &Request, floors: &mut Floors) -> Result<Reply> {
         Ok(match request {
             Request::Load { .. } => unreachable!("loads go together"),
             Request::Write(write) => Reply::Written(self.write_or_leave(write).await?),
@@ -178,14 +184,16 @@ impl<'a> Transaction<'a> {
                 Reply::Parked(self.park(timers, *before, reason).await?)
             }
             Request::Record(runs) => {
-                self.record(runs).await?;
+                self.record(runs, &mut floors.run).await?;
                 Reply::Recorded
             }
             Request::Prune { old, kept, limit } => Reply::Pruned(match old {
-                Old::Parked => self.prune(*kept, *limit).await?,
-                Old::Runs => self.prune_runs(*kept, *limit).await?,
+                Old::Parked => self.prune(*kept, *limit, &mut floors.parked).await?,
+                Old::Runs => self.prune_runs(*kept, *limit, &mut floors.run).await?,
             }),
-            Request::Forget { limit } => Reply::Forgotten(self.forget(*limit).await?),
+            Request::Forget { limit } => {
+                Reply::Forgotten(self.forget(*limit, &mut floors.used_key).await?)
+            }
         })
     }
 
@@ -258,10 +266,12 @@ impl<'a> Transaction<'a> {
     }
 
     /// Keys whose time is over.
-    async fn forget(&self, limit: usize) -> Result<usize> {
+    async fn forget(&self, limit: usize, floor: &mut Floor) -> Result<usize> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let gone = self.query(FORGET, &[&self.group, &self.clock, &limit]).await?;
-        Ok(usize::try_from(gone[0].get::<_, i64>(0)).unwrap_or(0))
+        let begin = floor.begin(self.clock);
+        let row = &self.query(FORGET, &[&self.group, &self.clock, &limit, &begin]).await?[0];
+        floor.raise(row.get(1), self.clock);
+        Ok(usize::try_from(row.get::<_, i64>(0)).unwrap_or(0))
     }
 }
 
