@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
+use lars_scheduler::extend::Systems;
 use lars_scheduler::{Cancellable, PendingTask, Refusal, Task};
 
 use crate::base::error::{AskError, Unsendable};
@@ -310,6 +311,8 @@ impl<T: Send + 'static> Ask<T> {
         limit: Duration,
         send: impl FnOnce(Reply<T>, Wait) -> Result<(), (Unsendable, P)>,
     ) -> Self {
+        // While nobody knows of the question, and before its time begins.
+        registry.timers.wait_for_share();
         let asked = Arc::clone(to.lineage().own());
         let is_real = registry.dispatcher.as_manual().is_none();
         let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
@@ -333,7 +336,9 @@ impl<T: Send + 'static> Ask<T> {
             return ask.failed(AskError::Closed);
         }
         {
-            // Held over the scheduling, so that a timer that fires at once finds itself here.
+            // Held over the scheduling, so that a timer that fires at once finds itself here. Who
+            // closes the system takes it too.
+            let _waits_later = registry.timers.wait_later();
             let mut timer = question.timer.lock();
             let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
             match registry.arm(limit, give_up, Location::caller()) {

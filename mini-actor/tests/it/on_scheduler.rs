@@ -4,10 +4,11 @@
 use crate::common;
 
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use common::{Event, LONG, all, close, ms, probe};
-use lars_scheduler::LightArrayRevolverScheduler;
+use lars_scheduler::{LightArrayRevolverScheduler, Task};
 use mini_actor::{Actor, ActorSystem, AskError, Context, Refusal, Reply};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -145,4 +146,60 @@ fn a_question_that_is_open_when_the_system_is_closed_ends_also_on_a_scheduler_th
     assert!(replies.iter().all(|reply| !reply.is_wanted()));
     assert_eq!(keeps.ask(|reply| reply, LONG).wait(), Err(AskError::Closed));
     assert_eq!(timers.pending(), 0);
+}
+
+/// Nobody gets an answer.
+struct Silent;
+
+impl Actor for Silent {
+    type Message = Reply<()>;
+
+    fn receive(&mut self, _: Reply<()>, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn closing_does_not_wait_for_an_asker_that_backpressure_holds_back() {
+    let close_returns_first = || {
+        let scheduler = scheduler();
+        let system = ActorSystem::builder("test").on_scheduler(&scheduler).build().unwrap();
+        let silent = system.spawn("silent", || Silent).unwrap();
+        // Cancelled, they cost their thread so much that it waits for some hundred milliseconds.
+        let timers = scheduler.schedule_batch((0..50_000).map(|_| (HOUR, || ()))).unwrap();
+        let release = occupy(&scheduler);
+        let (handle, (owes, begins)) = (scheduler.handle(), mpsc::channel());
+        let asker = thread::spawn(move || {
+            // More than it has a share for, so that it asks. After that it hears nothing of the
+            // timer thread for so long that this is late.
+            (0..3_000).for_each(|_| drop(handle.schedule_once(HOUR, || ()).unwrap()));
+            thread::sleep(ms(10));
+            timers.iter().for_each(|timer| assert!(timer.cancel()));
+            owes.send(()).unwrap();
+            let answer = silent.ask(|reply| reply, HOUR).wait();
+            assert!(matches!(answer, Err(AskError::Closed | AskError::Stopped(_))), "{answer:?}");
+        });
+        begins.recv().unwrap();
+        let waits = || scheduler.waits().iter().map(|it| it.waiting).sum::<u64>() > 0;
+        while !waits() && !asker.is_finished() {
+            thread::yield_now();
+        }
+        let _ = system.close();
+        let still_waits = waits();
+        drop(release);
+        asker.join().unwrap();
+        still_waits
+    };
+    // (Now and then a machine may keep this thread from running for as long as the other waits.)
+    assert!((0..20).any(|_| close_returns_first()), "it waits for the thread that is held back");
+}
+
+/// Occupies the timer thread until what it returns is dropped.
+fn occupy(scheduler: &LightArrayRevolverScheduler) -> mpsc::Sender<()> {
+    let ((release, hold), (entered, inside)) = (mpsc::channel::<()>(), mpsc::channel());
+    let occupies = move || {
+        entered.send(()).unwrap();
+        let _ = hold.recv();
+    };
+    let _ = scheduler.schedule_once(Duration::ZERO, Task::new(occupies).inline()).unwrap();
+    inside.recv_timeout(LONG).unwrap();
+    release
 }
