@@ -194,6 +194,11 @@ async function actions() {
   await until(`document.getElementById('state').textContent === 'done'`);
   const changed = await read(`document.getElementById('changed').textContent`);
   check(changed === '111', `${changed} timers were cancelled, and not 111`);
+  // It is over, so nothing more comes, however long one looks at it.
+  await read('last -= 60000');
+  await new Promise((then) => setTimeout(then, 1500));
+  const link = await read(`document.getElementById('link').textContent`);
+  check(link === 'Live', `what is over says: ${link}`);
 }
 
 // By keyboard alone.

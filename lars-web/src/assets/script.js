@@ -73,7 +73,7 @@ if (live) {
   };
   setInterval(() => {
     const old = Math.round((Date.now() - last) / 1000);
-    if (old > 20) say(`Nothing new for ${old} s.`, true);
+    if (old > 20 && !live.querySelector('[data-rests]')) say(`Nothing new for ${old} s.`, true);
   }, 1000);
 }
 

@@ -67,7 +67,8 @@ pub(crate) fn progress(progress: &Progress, actions: Option<&str>) -> Markup {
         }
         dl {
             dt { "What" } dd { (lines(&progress.what)) }
-            dt { "State" } dd #state { (state) }
+            // Nothing more comes of it.
+            dt { "State" } dd #state data-rests[progress.state != WorkState::Going] { (state) }
             dt { "Changed" } dd #changed { (grouped(progress.changed)) }
             dt { "Running: the last run" } dd { (grouped(progress.running)) }
             dt { "Passed over: held by others" } dd { (grouped(progress.passed_over)) }

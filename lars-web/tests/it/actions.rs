@@ -78,7 +78,7 @@ fn all(browser: &Browser, button: &str, filter: &[(&str, &str)], expected: &str)
     form.push(("sure", "1"));
     let begun = browser.post("/act", &form);
     assert_eq!((begun.status, begun.header("location")), (StatusCode::SEE_OTHER, "/work"));
-    browser.events("/events/work").until("<dd id=\"state\">done</dd>")
+    browser.events("/events/work").until("<dd id=\"state\" data-rests>done</dd>")
 }
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
