@@ -54,10 +54,15 @@ impl Filter {
             let names = STATES.map(|(name, _)| name).join(", ");
             return Err(format!("the state is {state:?}, but it must be one of {names}"));
         };
+        let due = (at("from", field(fields, "from"))?, at("before", field(fields, "before"))?);
+        Ok(Self { state, due, ..Self::as_typed(fields) })
+    }
+
+    /// What the fields say, right or wrong, to be shown in the form again.
+    pub(crate) fn as_typed(fields: &Fields) -> Self {
         let texts = TEXTS.map(|name| field(fields, name).map(str::to_owned));
-        let [.., from, before] = &texts;
-        let due = (at("from", from.as_deref())?, at("before", before.as_deref())?);
-        Ok(Self { state, texts, due })
+        let state = STATES.iter().position(|(name, _)| Some(*name) == field(fields, "state"));
+        Self { state: state.unwrap_or_default(), texts, due: (None, None) }
     }
 
     /// What a field says.

@@ -254,7 +254,7 @@ async fn list(State(shared): Here, at: At, RawQuery(asked): RawQuery) -> Respons
             let found = found(group, &filter, &asked).await;
             (filter, found)
         }
-        Err(why) => (Filter::default(), Err(Trouble::Refused(why))),
+        Err(why) => (Filter::as_typed(&asked), Err(Trouble::Refused(why))),
     };
     let next = found.as_ref().ok().and_then(|found| found.next.clone());
     let next = next.map(|place| {

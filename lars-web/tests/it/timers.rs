@@ -67,6 +67,9 @@ fn a_form_that_cannot_be_is_answered_with_what_it_may_be() {
         assert_eq!(page.status, StatusCode::BAD_REQUEST, "{address}");
         assert!(page.text.to_lowercase().contains(&expected.to_lowercase()), "{}", page.text);
     }
+    // What was typed stands in the form again, also beside what is wrong.
+    let page = browser.get("/timers?handler=bill&key=order%2F1&from=soon&state=parked");
+    page.has(["value=\"bill\"", "value=\"order/1\"", "value=\"soon\"", "selected>parked</option>"]);
     for missing in ["/timers/17", "/timers/0", "/timers/18446744073709551615"] {
         assert_eq!(browser.get(missing).status, StatusCode::NOT_FOUND, "{missing}");
     }
