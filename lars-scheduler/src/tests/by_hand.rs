@@ -669,6 +669,24 @@ fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() 
     assert_eq!((listing.matched, listing.unseen), (0, timers));
 }
 
+#[test]
+fn a_listing_that_a_stop_interrupts_is_empty() {
+    // More than one step visits.
+    let timers = 2_000;
+    let mut it = ByHand::new();
+    for _ in 0..timers {
+        drop(it.schedule(50 * TICK));
+    }
+    let listing = it.handle.list(TimerQuery::new());
+    let _ = it.driver.take_in();
+    assert_eq!([it.driver.walk(false), it.driver.walk(false)], [Walked::More, Walked::More]);
+    let stopped = StopFuture::new(it.handle.core().stop.request(true));
+    it.driver.finish();
+    assert_eq!(stopped.wait().len(), timers);
+    let listing = listing.now_or_never().expect("the scheduler has stopped");
+    assert_eq!((listing.matched, listing.taken_at), (0, None));
+}
+
 /// Tasks on a pool with one thread and a limited queue. Each task waits for a permit, and then
 /// notes its number.
 struct Tasks {

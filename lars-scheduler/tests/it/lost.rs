@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{ByHand, Notes, ms, virtual_time};
 use lars_scheduler::executor::{Rejected, Runnable, TaskBody};
-use lars_scheduler::{Executor, LightArrayRevolverScheduler, Periodic, Task};
+use lars_scheduler::{CloseError, Executor, LightArrayRevolverScheduler, Periodic, Task};
 
 /// Says how it ended.
 struct Told(Notes<&'static str>);
@@ -21,6 +21,9 @@ impl TaskBody for Told {
     }
     fn lost(self) {
         self.0.add("lost");
+    }
+    fn handed_back(&self) {
+        self.0.add("handed back");
     }
 }
 
@@ -46,7 +49,7 @@ fn a_task_ends_in_one_way_only() {
     assert_eq!(notes.take(), ["cancelled"]);
     let _ = time.schedule_once(ms(1), task()).unwrap();
     let mut pending = time.stop().wait();
-    assert_eq!(notes.take(), [""; 0]);
+    assert_eq!(notes.take(), ["handed back"]);
     drop(pending.pop());
     assert_eq!(notes.take(), ["lost"]);
 }
@@ -58,7 +61,7 @@ fn a_task_that_is_handed_back_and_run_or_refused_is_not_lost() {
     let task = || Task::new(Told(notes.clone()));
     let _ = time.schedule_once(ms(1), task()).unwrap();
     time.stop().wait().into_iter().for_each(|task| assert!(task.run()));
-    assert_eq!(notes.take(), ["run"]);
+    assert_eq!(notes.take(), ["handed back", "run"]);
     drop(time.schedule_once(ms(1), task()).unwrap_err());
     drop(time.schedule_batch([(ms(1), task())]).unwrap_err());
     drop(time.schedule_once(ms(1), task().executor(Arc::new(Careless))).unwrap_err());
@@ -79,6 +82,35 @@ fn a_task_that_its_executor_drops_is_lost_whatever_wraps_its_body() {
     time.advance(ms(1));
     assert_eq!(notes.take(), ["lost"; 4]);
     assert_eq!(time.metrics().abandoned_by_executor, 4);
+}
+
+#[test]
+fn a_task_hears_that_it_is_handed_back_whatever_wraps_its_body() {
+    let time = virtual_time();
+    let notes = Notes::new();
+    let task = || Task::new(Told(notes.clone()));
+    let hooked = || task().on_cancel(|| panic!("it was not cancelled"));
+    let _ = time.schedule_once(ms(1), task()).unwrap();
+    let _ = time.schedule_once(ms(1), task().executor(Arc::new(Careless))).unwrap();
+    let _ = time.schedule_once(ms(1), hooked()).unwrap();
+    let _ = time.schedule_once(ms(1), hooked().executor(Arc::new(Careless))).unwrap();
+    let pending = time.stop().wait();
+    assert_eq!((pending.len(), notes.take()), (4, vec!["handed back"; 4]));
+}
+
+#[test]
+fn a_task_that_a_close_has_no_time_for_hears_that_it_is_handed_back() {
+    let scheduler = LightArrayRevolverScheduler::builder().shutdown_timeout(ms(1)).build().unwrap();
+    let notes = Notes::new();
+    let release = common::occupy(&scheduler);
+    let _ = scheduler.schedule_once(common::secs(3600), Task::new(Told(notes.clone()))).unwrap();
+    let CloseError::Timeout { pending, .. } = scheduler.close().unwrap_err() else {
+        panic!("it is occupied");
+    };
+    assert_eq!(notes.take(), [""; 0]);
+    drop(release);
+    let pending = pending.wait();
+    assert_eq!((pending.len(), notes.take()), (1, vec!["handed back"]));
 }
 
 #[test]
