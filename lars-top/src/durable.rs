@@ -194,18 +194,28 @@ impl GroupView {
         let widths = [9, 9, 7, 9, 7, 7].map(Constraint::Length);
         let [a, b, c, d, e, f] = widths;
         let widths = [a, b, c, d, e, f, Constraint::Fill(1), Constraint::Length(8)];
-        let rows = seen.nodes.iter().filter(|node| self.controls.takes(&[&node.name]));
-        let table = table(titles, widths, rows.map(row).collect(), 0);
-        frame.render_widget(table.block(block("Nodes")), area);
+        let wanted = seen.nodes.iter().filter(|node| self.controls.takes(&[&node.name]));
+        let mut nodes: Vec<_> = wanted.collect();
+        // There is room for a few. Those that are late are looked for.
+        nodes.sort_by_key(|node| !node.lease_left.is_zero());
+        let room = usize::from(area.height.saturating_sub(3));
+        let title = match nodes.len() {
+            few if few <= room => "Nodes".to_owned(),
+            many => format!("Nodes, {room} of {many}"),
+        };
+        let table = table(titles, widths, nodes.into_iter().map(row).collect(), 0);
+        frame.render_widget(table.block(block(&title)), area);
     }
 
     /// Runs a second that the nodes have recorded between the last two inspections. (They report
     /// with each renewal of their leases, so the rate moves in steps.)
     fn rate(&self, handler: &HandlerInspection) -> f64 {
         let (Some((before, then)), Some((_, now))) = (&self.before, &self.last) else { return 0.0 };
-        let started = before.handler(&handler.name).map_or(0, |before| before.started);
+        // What nobody knew before was not started since.
+        let Some(known) = before.handler(&handler.name) else { return 0.0 };
         let seconds = now.saturating_duration_since(*then).as_secs_f64();
-        if seconds > 0.0 { handler.started.saturating_sub(started) as f64 / seconds } else { 0.0 }
+        let started = handler.started.saturating_sub(known.started) as f64;
+        if seconds > 0.0 { started / seconds } else { 0.0 }
     }
 
     fn draw_handlers(&self, frame: &mut Frame<'_>, area: Rect, seen: &Inspection) {

@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
+use lars_durable::inspection::Inspection;
 use lars_durable::{Durable, Fired, Payload};
 use lars_top::Flow;
 use lars_top::durable::{GroupNews, GroupView};
@@ -47,6 +48,16 @@ fn schedule(durable: &Durable) {
     timers.schedule_once(HOUR * 30, Feedback(1)).submit().wait().unwrap();
 }
 
+/// When the node has told of itself, as it does with each renewal of its lease.
+fn inspected(durable: &Durable) -> Inspection {
+    loop {
+        let seen = durable.inspect().wait().unwrap();
+        if seen.nodes.iter().any(|node| node.name == "shop-1") {
+            return seen;
+        }
+    }
+}
+
 fn drawn(view: &GroupView, width: u16, height: u16) -> String {
     let mut terminal = ratatui::Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view.draw(frame)).unwrap();
@@ -68,13 +79,7 @@ fn a_group_is_shown_with_its_nodes_and_handlers() {
     assert!(drawn(&view, 130, 30).contains("Looking into the database"));
     view.tell(GroupNews::Trouble("the server is away".to_owned()));
     assert!(drawn(&view, 130, 30).contains("the server is away"));
-    // A node tells of itself with each renewal.
-    let mut seen = loop {
-        let seen = durable.inspect().wait().unwrap();
-        if seen.nodes.iter().any(|node| node.name == "shop-1") {
-            break seen;
-        }
-    };
+    let mut seen = inspected(&durable);
     view.tell(GroupNews::Inspection(Box::new(seen.clone()), Instant::now()));
     let screen = drawn(&view, 130, 30);
     assert!(!screen.contains("timers counted"), "few timers are counted by each look:\n{screen}");
@@ -109,6 +114,44 @@ fn a_group_is_shown_with_its_nodes_and_handlers() {
         drawn(&view, width, height);
     }
     assert_eq!(view.press(KeyEvent::from(KeyCode::Char('q'))), Flow::Quit);
+}
+
+#[test]
+fn of_very_many_nodes_those_that_are_late_are_shown_and_the_others_counted() {
+    let durable = handlers(Durable::in_memory().name("shop-1"));
+    let mut seen = inspected(&durable);
+    let node = seen.nodes.remove(0);
+    seen.nodes = vec![node; 20];
+    for (number, node) in (1..).zip(&mut seen.nodes) {
+        node.name = format!("node-{number}");
+    }
+    seen.nodes[19].lease_left = Duration::ZERO;
+    let mut view = GroupView::new();
+    view.tell(GroupNews::Inspection(Box::new(seen), Instant::now()));
+    let screen = drawn(&view, 130, 30);
+    assert!(screen.contains("Nodes, 8 of 20"), "{screen}");
+    assert!(screen.contains("node-20") && !screen.contains("node-19"), "{screen}");
+    press(&mut view, "/node-1\n");
+    let screen = drawn(&view, 130, 30);
+    assert!(screen.contains("Nodes, 8 of 11") && screen.contains("node-10"), "{screen}");
+}
+
+#[test]
+fn a_handler_that_was_not_known_before_has_no_rate_yet() {
+    let durable = handlers(Durable::in_memory().name("shop-1"));
+    let mut seen = inspected(&durable);
+    seen.handlers.iter_mut().for_each(|handler| handler.started = 1_000);
+    let at = Instant::now();
+    let unknown = seen.handlers.pop().unwrap();
+    let mut view = GroupView::new();
+    view.tell(GroupNews::Inspection(Box::new(seen.clone()), at));
+    seen.handlers[0].started += 50;
+    seen.handlers.push(unknown);
+    view.tell(GroupNews::Inspection(Box::new(seen), at + Duration::from_secs(10)));
+    let screen = drawn(&view, 130, 30);
+    let rates = || screen.lines().filter(|line| line.contains("/s"));
+    assert!(rates().any(|line| line.contains(" 5/s")), "{screen}");
+    assert!(rates().any(|line| line.contains(" 0/s")), "{screen}");
 }
 
 fn start(arguments: &[&str]) -> Terminal {
