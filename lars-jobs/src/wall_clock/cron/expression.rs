@@ -137,9 +137,15 @@ impl Field {
         if list == "*" || (list == "?" && self.extra != Extra::Nothing) {
             return Ok(format!("{plus}*"));
         }
-        let items: Result<Vec<_>, _> =
-            list.split(',').map(|item| self.item(item).map_err(|reason| (item, reason))).collect();
-        Ok(format!("{plus}{}", items?.join(",")))
+        let mut items = Vec::new();
+        for item in list.split(',') {
+            items.push(self.item(item).map_err(|reason| (item, reason))?);
+            // `croner` would take both for `LW`.
+            if ["L", "LW"].iter().all(|last| items.iter().any(|item| item == last)) {
+                return Err((item, "L and LW do not stand together".into()));
+            }
+        }
+        Ok(format!("{plus}{}", items.join(",")))
     }
 
     fn item(&self, item: &str) -> Result<String, String> {
