@@ -231,7 +231,9 @@ impl Field {
     }
 }
 
-/// A number of plain digits: no sign, no blank.
+/// A number of plain digits: no sign, no blank. One that is too great counts as the greatest, which
+/// is beyond every field, and a step like others that are.
 fn number(text: &str) -> Option<u16> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u16::MAX))
 }

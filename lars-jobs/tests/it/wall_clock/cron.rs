@@ -339,6 +339,7 @@ fn what_the_documentation_promises_is_accepted() {
         "0 0 13 * +FRI",
         "59 59 23 31 12 7",
         "*/4000 * * * *",
+        "0-30/70000 * * * *",
         "007 * * * *",
         "0 0 * * FRI-SUN",
         "0 0 l * *",
