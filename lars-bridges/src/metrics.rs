@@ -184,9 +184,8 @@ impl MetricsReporter {
     /// It takes some 0.1 ms, and no lock that a thread takes when it fires timers.
     pub fn report(&mut self) {
         let metrics = self.handle.metrics();
-        if self.last.is_none() {
-            describe();
-        }
+        // Each time: the recorder may have been installed since the last report.
+        describe();
         for (name, _, _, value) in COUNTERS {
             counter!(name, "scheduler" => self.scheduler.clone()).absolute(value(&metrics));
         }

@@ -100,8 +100,8 @@ pub enum GiveUp {
     /// The predicate of [`Retry::when`] refused the error.
     #[error("the error is not one to retry after")]
     Error,
-    /// The deadline of all attempts came during the last one, or the pause before the next would
-    /// have reached it.
+    /// The deadline of all attempts came during the last one or before the next, or the pause
+    /// before that would have reached it.
     #[error("the deadline of all attempts is reached")]
     Deadline,
     /// The scheduler refused the timer for the pause, or for the deadline.
@@ -344,6 +344,13 @@ where
                     Ok(_) if attempted => {
                         context.waker().wake_by_ref();
                         return Poll::Pending;
+                    }
+                    // The pause ends before the deadline, but the executor may be late.
+                    Ok(_)
+                        if *this.deadline != WhenDue::Never
+                            && this.deadline.has_come(this.handle.now()) =>
+                    {
+                        break GiveUp::Deadline;
                     }
                     Ok(_) => this.step.set(RetryStep::Begin),
                     Err(refusal) => break GiveUp::Refused(refusal),

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 pub use self::invoke::{InvokeAnyError, TaskFailure};
 use self::registry::{
-    Firing, Member, OneShot, Registry, Repeat, SharedExecutor, Substitute, WaitingTask,
+    Expire, Firing, Member, OneShot, Registry, Repeat, SharedExecutor, Substitute, TimeLimit,
+    WaitingTask,
 };
 pub use self::shutdown::{DelayedTasks, PeriodicTasks, ShutdownPolicy, UnstartedTask};
 use crate::call::{
@@ -41,8 +42,7 @@ use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::RunOn;
 use lars_scheduler::extend::Systems;
 use lars_scheduler::{
-    BuildError, Cancellable, Executor, Handle, LightArrayRevolverScheduler, Refusal, ScheduleError,
-    Start, Task,
+    BuildError, Executor, Handle, LightArrayRevolverScheduler, Refusal, ScheduleError, Start, Task,
 };
 
 /// How much work an executor has.
@@ -216,17 +216,18 @@ impl ScheduledExecutor {
         delay: Duration,
         task: C,
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
-        self.accept(self.shared.handle.due_after(delay), task, |_| Ok::<_, ScheduleError<()>>(()))
+        let no_limit = |_: &OneShot<T>| Ok::<_, ScheduleError<()>>(((), None));
+        self.accept(self.shared.handle.due_after(delay), task, no_limit)
     }
 
     /// Accepts a one-shot. `limit` gets the task's number and outcome; what it returns is kept
-    /// until the task is over.
+    /// until the task is over, or until it starts.
     #[track_caller]
     fn accept<T: Send + 'static, C: IntoCall<T>, K: Send + 'static, L>(
         &self,
         due: WhenDue,
         task: C,
-        limit: impl FnOnce(&OneShot<T>) -> Result<K, ScheduleError<L>>,
+        limit: impl FnOnce(&OneShot<T>) -> Result<(K, Option<TimeLimit>), ScheduleError<L>>,
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
         let Call { run, options } = task.into_call();
         let whose = options.identity(Location::caller(), type_name::<C::Run>());
@@ -252,10 +253,10 @@ impl ScheduledExecutor {
         };
         match timer {
             Ok(timer) => {
-                let keep = limit.and_then(Result::ok);
-                let job = Box::new(CallBody::new(run, promise, keep));
+                let (keep, limit) = limit.and_then(Result::ok).unzip();
+                let (job, limit) = (Box::new(CallBody::new(run, promise, keep)), limit.flatten());
                 let timer = timer.cancel_on_drop();
-                registry.waiting.insert(number, WaitingTask { job, whose, due, timer });
+                registry.waiting.insert(number, WaitingTask { job, whose, due, timer, limit });
                 drop(registry);
                 let outcome = Arc::clone(&target.outcome);
                 Ok(ScheduledCall::new(outcome, Arc::new(target), due, shared.handle.clone()))
@@ -322,7 +323,8 @@ impl ScheduledExecutor {
     /// task is over then.
     ///
     /// Inline: once the time is up, a task that has not started must not start, even if it is next
-    /// in the queue of a pool whose threads are all blocked.
+    /// in the queue of a pool whose threads are all blocked. And if the timer thread is late, the
+    /// task itself does it when its turn comes.
     #[track_caller]
     fn submit_limited<T: Send + 'static, C: IntoCall<T>, G: FnOnce() + Send + 'static>(
         &self,
@@ -332,8 +334,11 @@ impl ScheduledExecutor {
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
         let (handle, place) = (&self.shared.handle, Location::caller());
         self.accept(handle.due_after(Duration::ZERO), task, |target| {
-            let give_up = Task::new(give_up(target)).inline().placed_at(place);
-            handle.schedule_due(deadline, give_up).map(Cancellable::cancel_on_drop)
+            let give_up = Arc::new(Mutex::new(Some(give_up(target))));
+            let limit = TimeLimit::new(deadline, &give_up);
+            let give_up = Task::new(move || give_up.expire()).inline().placed_at(place);
+            let timer = handle.schedule_due(deadline, give_up)?;
+            Ok::<_, ScheduleError<_>>((timer.cancel_on_drop(), Some(limit)))
         })
     }
 

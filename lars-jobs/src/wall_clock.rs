@@ -30,12 +30,12 @@
 //! | forwards, not past its time | waits less | waits less |
 //! | forwards, past its time | runs at once | one run for all, unless [`MissedRuns`] differs |
 //! | back, before it ran | waits longer | waits longer |
-//! | back by less than 3 hours, after it ran | has run | does not run again[^again] |
+//! | back by less than 3 hours, after it ran | has run | does not run again |
 //! | back by 3 hours or more | waits longer, or has run | starts over from the time shown |
 //!
-//! Everything happens when the jump is noticed. A calendar can
-//! [ask](Calendar::runs_again_when_set_back) to run such occurrences again. Like Vixie cron, it
-//! draws the line between an adjustment and a correction at three hours.
+//! Everything happens when the jump is noticed, and what counts is what the clock shows then. A
+//! calendar can [ask](Calendar::runs_again_when_set_back) to run again what a small adjustment
+//! repeats. The line between that and a correction is drawn at three hours, as in Vixie cron.
 //!
 //! To a timer, a suspend looks like a clock that is set forwards. On Linux the scheduler's time
 //! stands still meanwhile; the timer notices within one re-check after the resume.

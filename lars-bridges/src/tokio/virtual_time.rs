@@ -89,7 +89,9 @@ impl Shared {
             _ if Following::take_woke_elsewhere() => BlockOnError::OtherThread,
             // Unless another thread, or a scheduler that ends, has woken something meanwhile.
             None if !self.woken.load(Ordering::Acquire) => BlockOnError::Stalled,
-            _ => return,
+            // What was due may have woken nothing of tokio. So the runtime looks again what there
+            // is to do, and comes back here if that is nothing; otherwise it would sleep.
+            _ => return self.main.wake(),
         };
         *self.failed.lock() = Some(error);
         self.wake_main();

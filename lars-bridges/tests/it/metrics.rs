@@ -194,3 +194,17 @@ fn without_a_recorder_a_report_does_nothing() {
     let time = virtual_time();
     MetricsReporter::new(&time, "orders").report();
 }
+
+#[test]
+fn a_recorder_that_is_installed_after_the_first_report_gets_the_descriptions_too() {
+    let time = virtual_time();
+    let mut reporter = MetricsReporter::new(&time, "orders");
+    reporter.report();
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || reporter.report());
+    let values = recorder.snapshotter().snapshot().into_vec();
+    assert!(!values.is_empty());
+    for (key, unit, about, _) in values {
+        assert!(unit.is_some() && about.is_some(), "{} is not described", key.key().name());
+    }
+}

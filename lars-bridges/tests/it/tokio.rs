@@ -129,3 +129,21 @@ fn blocking_inside_of_a_runtime_panics_and_does_not_wait_forever() {
     });
     assert!(other.contains("runtime"), "{other}"); // tokio's own words
 }
+
+#[test]
+fn a_timer_that_wakes_no_task_of_tokio_does_not_end_the_movement_of_time() {
+    let (sender, receiver) = mpsc::channel();
+    // On a thread of its own, so that waiting forever is a failure.
+    std::thread::spawn(move || {
+        let test = in_virtual_time();
+        let timers = test.handle();
+        let (ran, clock) = (Notes::new(), test.handle());
+        let note = ran.clone();
+        let start = test.now();
+        let _ = timers.schedule_once(secs(1), move || note.add(clock.now() - start)).unwrap();
+        let ended = test.block_on(timers.sleep(secs(2)));
+        sender.send((ended.is_ok(), ran.take(), test.elapsed())).unwrap();
+    });
+    let ended = receiver.recv_timeout(PATIENCE).expect("it waits forever");
+    assert_eq!(ended, (true, vec![secs(1)], secs(2)));
+}

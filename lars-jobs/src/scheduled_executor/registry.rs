@@ -13,7 +13,7 @@
 use std::any::type_name;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::call::{CallBody, CallError, CallOutcome, Target};
 use lars_base::sync::{Mutex, Unparker};
@@ -88,6 +88,42 @@ pub(super) struct WaitingTask {
     pub(super) due: WhenDue,
     /// Only for its drop.
     pub(super) timer: CancelOnDrop,
+    pub(super) limit: Option<TimeLimit>,
+}
+
+/// When a task that has not started is given up, and how: by a timer, which alone keeps that.
+pub(super) struct TimeLimit {
+    deadline: WhenDue,
+    give_up: Weak<dyn Expire>,
+}
+
+/// Gives up a task, once, whoever calls it first.
+pub(super) trait Expire: Send + Sync {
+    fn expire(&self);
+}
+
+impl<G: FnOnce() + Send> Expire for Mutex<Option<G>> {
+    fn expire(&self) {
+        let give_up = self.lock().take();
+        if let Some(give_up) = give_up {
+            give_up();
+        }
+    }
+}
+
+impl TimeLimit {
+    pub(super) fn new<G: FnOnce() + Send + 'static>(
+        deadline: WhenDue,
+        give_up: &Arc<Mutex<Option<G>>>,
+    ) -> Self {
+        let give_up: Weak<Mutex<Option<G>>> = Arc::downgrade(give_up);
+        Self { deadline, give_up }
+    }
+
+    /// What gives up the task, if its time is over and its timer has not done that yet.
+    fn overdue(&self, handle: &Handle) -> Option<Arc<dyn Expire>> {
+        if self.deadline.has_come(handle.now()) { self.give_up.upgrade() } else { None }
+    }
 }
 
 /// A series.
@@ -143,13 +179,22 @@ impl SharedExecutor {
         self.handle.contain(whose, PanicIn::Cleanup, code);
     }
 
-    /// Runs a one-shot, unless it was taken out.
+    /// Runs a one-shot, unless it was taken out or its time is over.
     fn start(self: Arc<Self>, number: u64) {
+        let mut overdue = None;
         let waiting = self.change(|registry| {
+            let limit = registry.waiting.get(&number)?.limit.as_ref();
+            overdue = limit.and_then(|limit| limit.overdue(&self.handle));
+            if overdue.is_some() {
+                return None;
+            }
             let waiting = registry.waiting.remove(&number)?;
             registry.running += 1;
             Some(waiting)
         });
+        if let Some(overdue) = overdue {
+            overdue.expire();
+        }
         let Some(WaitingTask { job, timer, .. }) = waiting else { return };
         drop(timer);
         let _running = Running { shared: self, completes: 1 };

@@ -176,6 +176,8 @@ pub(super) struct Progress<C> {
     settled: SystemTime,
     /// The first occurrence after that.
     next: Option<SystemTime>,
+    /// The latest time that the clock has shown since it was believed.
+    latest: SystemTime,
 }
 
 /// What there is to do now.
@@ -189,7 +191,7 @@ pub(super) enum NextRun {
 impl<C: Calendar> Progress<C> {
     /// A series whose first occurrence is the first one later than `start`.
     pub(super) fn new(calendar: C, missed: MissedRuns, start: SystemTime) -> Self {
-        let mut progress = Self { calendar, missed, settled: start, next: None };
+        let mut progress = Self { calendar, missed, settled: start, next: None, latest: start };
         progress.settle(start);
         progress
     }
@@ -221,11 +223,14 @@ impl<C: Calendar> Progress<C> {
     /// A clock that was set back far is taken as correct. One that was set back a little shows
     /// times again that have been dealt with; they do not run again unless the calendar asks for
     /// it.
+    ///
+    /// How far it was set back is counted from what it has shown, not from what has run: that may
+    /// be long ago.
     fn follow_back(&mut self, now: SystemTime) {
-        if let Ok(back) = self.settled.duration_since(now)
-            && !back.is_zero()
-            && (back >= CORRECTION || self.calendar.runs_again_when_set_back())
-        {
+        let is_correction = self.latest.duration_since(now).is_ok_and(|back| back >= CORRECTION);
+        self.latest = if is_correction { now } else { self.latest.max(now) };
+        let again = is_correction || self.calendar.runs_again_when_set_back();
+        if again && self.settled > now {
             self.settle_before(now);
         }
     }

@@ -48,7 +48,9 @@ use lars_base::debug_fields;
 ///
 /// `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly` mean what
 /// they say. If both day fields are restricted, a day has to match one of them, as in Vixie cron;
-/// with a `+` before the day of the week, both.
+/// with a `+` before the day of the week, both. (Any field but `*` and `?` is restricted. To Vixie
+/// cron `*/2` is not, so with it and a day of the week, both would have to match there.) `L` and
+/// `LW` do not stand in one list.
 ///
 /// # Daylight-saving time
 ///

@@ -163,6 +163,20 @@ fn a_pause_that_would_reach_the_deadline_is_not_begun() {
 }
 
 #[test]
+fn a_retry_that_is_polled_only_after_the_deadline_makes_no_further_attempt() {
+    let time = virtual_time();
+    let (made, operation) = failing(time.handle());
+    let mut retry = time.retry(policy(9), operation).within(ms(150));
+    assert!(poll(&mut retry).is_pending());
+    time.advance(ms(150)); // the pause is over at 100 ms, but the executor is late
+    let Poll::Ready(Err(error)) = poll(&mut retry) else { panic!("it goes on") };
+    assert_eq!((error.reason(), error.attempts()), (&GiveUp::Deadline, 1));
+    assert_eq!(error.last_error(), Some(&1));
+    assert_eq!(made.take(), [Duration::ZERO]);
+    assert_eq!(time.pending(), 0);
+}
+
+#[test]
 fn an_attempt_that_is_under_way_at_the_deadline_is_dropped() {
     let time = virtual_time();
     let dropped = Notes::new();

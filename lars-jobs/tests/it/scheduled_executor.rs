@@ -860,6 +860,34 @@ fn a_task_that_has_not_started_when_its_time_is_up_never_does() {
 }
 
 #[test]
+fn a_task_whose_turn_comes_after_its_time_does_not_start_although_the_timer_thread_is_late() {
+    let time = virtual_time();
+    let by_hand = Arc::new(ByHand::default());
+    let jobs = ScheduledExecutor::with_executor(&time, by_hand.clone());
+    let notes = Notes::new();
+    // Before the timers of the limits, as when the timer thread has not come to them yet.
+    let turns = by_hand.clone();
+    let _ = time.schedule_once(secs(1), move || while turns.run_next() {}).unwrap();
+    let (note, captive) = (notes.clone(), Captive::new(&notes, "captures dropped"));
+    let call = jobs
+        .submit_with_timeout(secs(1), move || {
+            note.add("ran");
+            drop(captive);
+        })
+        .unwrap();
+    let note = notes.clone();
+    let other = jobs.submit_with_timeout_or(secs(1), move || note.add("ran"), || ()).unwrap();
+    time.advance(secs(1));
+    while by_hand.run_next() {}
+    assert!(matches!(get(call), Err(CallError::TimedOut)));
+    get(other).unwrap();
+    assert_eq!(notes.take(), ["captures dropped"]);
+    assert_eq!(time.pending(), 0);
+    jobs.shutdown(ShutdownPolicy::default());
+    assert!(jobs.is_terminated());
+}
+
+#[test]
 fn a_task_that_runs_when_its_time_is_up_runs_on_and_its_value_is_dropped() {
     let time = virtual_time();
     let pool = Arc::new(Pool::new("limited", 1).unwrap());

@@ -484,6 +484,25 @@ fn set_back_by_three_hours_the_clock_is_believed_and_the_series_starts_anew() {
     assert_eq!(notes.take(), [4 * HOUR]);
 }
 
+#[test]
+fn set_back_by_half_a_day_the_clock_is_believed_however_little_of_that_has_run() {
+    let world = World::new();
+    let notes = Notes::new();
+    let nine = |after| every(DAY)(after - 9 * HOUR).map(|midnight| midnight + 9 * HOUR);
+    let timer = world.wall.schedule_by_calendar(nine, world.note(&notes)).unwrap();
+    world.until(20 * HOUR);
+    assert_eq!(notes.take(), [9 * HOUR]);
+    world.clock.jump_back(12 * HOUR); // to an hour before it ran
+    world.time.advance(MINUTE);
+    assert_eq!(timer.next_run(), Some(midnight() + 9 * HOUR));
+    world.until(20 * HOUR);
+    assert_eq!(notes.take(), [9 * HOUR]);
+    world.clock.jump_back(12 * HOUR - ns(1));
+    world.clock.jump_forward(10 * HOUR - ns(1)); // two hours, to 18:00
+    world.until(DAY);
+    assert_eq!(notes.len(), 0, "of a little that it was set back");
+}
+
 /// Like `every`, for those that want the hours again.
 struct Chimes;
 

@@ -137,9 +137,15 @@ impl Field {
         if list == "*" || (list == "?" && self.extra != Extra::Nothing) {
             return Ok(format!("{plus}*"));
         }
-        let items: Result<Vec<_>, _> =
-            list.split(',').map(|item| self.item(item).map_err(|reason| (item, reason))).collect();
-        Ok(format!("{plus}{}", items?.join(",")))
+        let mut items = Vec::new();
+        for item in list.split(',') {
+            items.push(self.item(item).map_err(|reason| (item, reason))?);
+            // `croner` would take both for `LW`.
+            if ["L", "LW"].iter().all(|last| items.iter().any(|item| item == last)) {
+                return Err((item, "L and LW do not stand together".into()));
+            }
+        }
+        Ok(format!("{plus}{}", items.join(",")))
     }
 
     fn item(&self, item: &str) -> Result<String, String> {
@@ -225,7 +231,9 @@ impl Field {
     }
 }
 
-/// A number of plain digits: no sign, no blank.
+/// A number of plain digits: no sign, no blank. One that is too great counts as the greatest, which
+/// is beyond every field, and a step like others that are.
 fn number(text: &str) -> Option<u16> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u16::MAX))
 }

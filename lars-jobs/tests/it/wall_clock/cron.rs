@@ -206,6 +206,24 @@ fn the_last_day_of_the_month_is_also_that_of_december_and_the_day_fields_are_alt
 }
 
 #[test]
+fn a_step_over_all_days_restricts_the_field_as_a_list_of_them_does() {
+    // (In Vixie cron a field that begins with a star does not: both would have to match.)
+    assert_eq!(
+        occurrences("0 0 */10 * FRI", "UTC", "2026-02-01T00:00", 4),
+        [
+            "2026-02-06 00:00 UTC",
+            "2026-02-11 00:00 UTC",
+            "2026-02-13 00:00 UTC",
+            "2026-02-20 00:00 UTC"
+        ]
+    );
+    assert_eq!(
+        occurrences("0 0 */10 * +SAT", "UTC", "2026-02-01T00:00", 1),
+        ["2026-02-21 00:00 UTC"]
+    );
+}
+
+#[test]
 fn a_wrong_expression_is_an_error_with_the_text_the_place_and_the_reason() {
     let fault = |text: &str| match CronSchedule::parse(text, "UTC").unwrap_err() {
         CronError::Field { text: named, field, part, position, reason } => {
@@ -293,6 +311,8 @@ fn an_item_that_means_nothing_is_an_error_with_the_reason() {
         ("0 0 * * L", "L", "5L"),
         ("0 0 W * *", "W", "15W"),
         ("0 0 5L * *", "5L", "1-31"),
+        ("0 0 l,15,lw * *", "lw", "together"),
+        ("0 0 LW,L * *", "L", "together"),
         ("0 0 * * 5#6", "5#6", "1 and 5"),
         ("0 0 * * 5#", "5#", "1 and 5"),
         ("99999999999999999999 * * * *", "99999999999999999999", "0-59"),
@@ -319,6 +339,7 @@ fn what_the_documentation_promises_is_accepted() {
         "0 0 13 * +FRI",
         "59 59 23 31 12 7",
         "*/4000 * * * *",
+        "0-30/70000 * * * *",
         "007 * * * *",
         "0 0 * * FRI-SUN",
         "0 0 l * *",
