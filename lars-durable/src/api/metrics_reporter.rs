@@ -74,7 +74,6 @@ const CAUSES: [Cause; 9] = [
 pub struct MetricsReporter {
     shared: Arc<Shared>,
     node: SharedString,
-    described: bool,
 }
 
 impl MetricsReporter {
@@ -82,15 +81,14 @@ impl MetricsReporter {
     pub fn new(durable: &Durable) -> Self {
         let shared = Arc::clone(durable.shared());
         let node = SharedString::from(shared.name().to_owned());
-        Self { shared, node, described: false }
+        Self { shared, node }
     }
 
     /// Publishes the current metrics to the current recorder. Without a recorder this does nothing.
     pub fn report(&mut self) {
         let metrics = Metrics::of(&self.shared);
-        if !std::mem::replace(&mut self.described, true) {
-            describe();
-        }
+        // Each time: the recorder may have been installed since the last report.
+        describe();
         for (name, _, value) in COUNTERS {
             counter!(name, "node" => self.node.clone()).absolute(value(&metrics));
         }

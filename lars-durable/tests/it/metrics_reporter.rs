@@ -19,8 +19,9 @@ fn published(reporter: &mut MetricsReporter) -> BTreeMap<String, (String, f64)> 
         DebugValue::Gauge(level) => level.into_inner(),
         DebugValue::Histogram(_) => unreachable!("none is published"),
     };
-    let seen = seen.snapshot().into_vec().into_iter().map(|(key, _, _, it)| {
+    let seen = seen.snapshot().into_vec().into_iter().map(|(key, unit, about, it)| {
         let (_, key) = key.into_parts();
+        assert!(unit.is_some() && about.is_some(), "{} is not described", key.name());
         let labels: Vec<_> = key.labels().map(|it| (it.key(), it.value())).collect();
         let (name, node) = match labels[..] {
             [("node", node)] => (key.name().to_owned(), node),

@@ -60,7 +60,6 @@ const CAUSES: [Cause; 5] =
 pub struct MetricsReporter {
     system: System,
     name: SharedString,
-    described: bool,
 }
 
 show!([] MetricsReporter, "MetricsReporter", |it| system: it.name);
@@ -69,15 +68,14 @@ impl MetricsReporter {
     /// A reporter for this system. It does not keep the system open.
     pub fn new(system: &System) -> Self {
         let name = SharedString::from(system.name().to_owned());
-        Self { system: system.clone(), name, described: false }
+        Self { system: system.clone(), name }
     }
 
     /// Publishes the current metrics to the current recorder. Without a recorder this does nothing.
     pub fn report(&mut self) {
         let metrics = self.system.metrics();
-        if !std::mem::replace(&mut self.described, true) {
-            describe();
-        }
+        // Each time: the recorder may have been installed since the last report.
+        describe();
         gauge!(ALIVE.0, "system" => self.name.clone()).set(metrics.alive as f64);
         for (name, _, value) in COUNTERS {
             counter!(name, "system" => self.name.clone()).absolute(value(&metrics));

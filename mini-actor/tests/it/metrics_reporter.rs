@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use common::{Call, LONG, Script, close};
+use metrics::{SharedString, Unit};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use mini_actor::metrics::MetricsReporter;
@@ -17,8 +18,10 @@ use mini_actor::{ActorSystem, Context};
 fn published(reporter: &mut MetricsReporter) -> HashMap<String, f64> {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || reporter.report());
-    let value = |(key, _, _, value): (CompositeKey, _, _, DebugValue)| {
+    type Seen = (CompositeKey, Option<Unit>, Option<SharedString>, DebugValue);
+    let value = |(key, unit, about, value): Seen| {
         let (_, key) = key.into_parts();
+        assert!(unit.is_some() && about.is_some(), "{} is not described", key.name());
         let labels: Vec<_> = key.labels().map(|it| (it.key(), it.value())).collect();
         let name = match labels[..] {
             [("system", "shop")] => key.name().to_owned(),
@@ -39,6 +42,7 @@ fn published(reporter: &mut MetricsReporter) -> HashMap<String, f64> {
 fn a_report_publishes_what_a_snapshot_has() {
     let kit = TestKit::new("shop").unwrap();
     let mut reporter = MetricsReporter::new(&kit);
+    reporter.report(); // without a recorder
     let (first, second) = (kit.probe::<u32>("first"), kit.probe::<u32>("second"));
     for number in 0..3 {
         first.actor().tell(number).unwrap();
