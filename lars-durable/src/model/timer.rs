@@ -17,7 +17,8 @@ pub enum OnConflict {
     /// The timer that exists becomes the one that is asked for, and what is owed stays: what a
     /// program says of its jobs at each start.
     ///
-    /// If both have the same rule and payload, nothing is changed. If not, it takes over the new
+    /// If both have the same rule and payload, nothing is changed, but that a cancel of a run that
+    /// is under way is taken back. If not, it takes over the new
     /// ones, and with another rule it is due when the new one would be. But a run that is overdue,
     /// or is being retried, is not moved. The one after a run that is under way is planned by the
     /// new rule; or, if another node has that run, by the old rule, and only the next one by the
@@ -109,6 +110,7 @@ pub(crate) struct There<'a> {
     pub(crate) tag: Option<&'a str>,
     pub(crate) remember: Micros,
     pub(crate) started: bool,
+    pub(crate) cancelled: bool,
     pub(crate) attempt: u32,
     pub(crate) deadline: Timestamp,
 }
@@ -139,7 +141,9 @@ impl NewTimer {
         let same_content = there.payload_version == self.payload_version
             && there.payload == &*self.payload
             && there.tag == self.tag.as_deref()
-            && there.remember == self.remember;
+            && there.remember == self.remember
+            // That it was cancelled while it ran is taken back.
+            && !there.cancelled;
         let owed = there.started || there.attempt > 0 || there.deadline <= now;
         if there.handler != &*self.handler {
             return Change::All;

@@ -585,6 +585,7 @@ impl Stored {
             tag: self.tag.as_deref(),
             remember: self.remember,
             started: self.fence.is_some(),
+            cancelled: self.cancelled,
             attempt: self.attempt,
             deadline: self.deadline,
         }
