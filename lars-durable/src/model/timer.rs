@@ -1,5 +1,7 @@
 //! A timer on its way into the store, in it, and out of it.
 
+use std::borrow::Cow;
+
 use super::series::{Difference, Next, Series};
 use super::{BucketNo, Fence, TimerId};
 use crate::sync::Arc;
@@ -67,14 +69,21 @@ impl From<&str> for Which {
 pub(crate) enum When {
     At(Timestamp),
     After(Micros),
+    /// The same for the next run of a series, which is over if that is behind its end.
+    UpTo(Timestamp, Micros),
 }
 
 impl When {
     pub(crate) fn by(self, clock: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::After(span) => clock + span,
+            Self::After(span) | Self::UpTo(_, span) => clock + span,
         }
+    }
+
+    /// Whether the store's clock shows too much by now.
+    fn is_over(self, clock: Timestamp) -> bool {
+        matches!(self, Self::UpTo(until, _) if self.by(clock) > until)
     }
 }
 
@@ -291,6 +300,22 @@ pub(crate) enum Then {
     /// This run of a series is given up and kept, as a timer of its own; the series goes on with
     /// its next run. If it was cancelled meanwhile, like [`Park`](Self::Park).
     ParkRun { reason: String, when: When, offset: Micros },
+}
+
+impl Then {
+    /// What it comes to in a transaction in which the store's clock shows this: a run may be
+    /// recorded long after it has ended, and only then is it known when the next one is due.
+    pub(crate) fn by(&self, clock: Timestamp) -> Cow<'_, Self> {
+        match self {
+            Self::Next { when, .. } | Self::LeftOut { when, .. } if when.is_over(clock) => {
+                Cow::Owned(Self::Done)
+            }
+            Self::ParkRun { reason, when, .. } if when.is_over(clock) => {
+                Cow::Owned(Self::Park { reason: reason.clone() })
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
 }
 
 /// What a finish did.
