@@ -79,8 +79,8 @@ pub trait DurableContext<P> {
 
 impl<A: DurableActor> DurableContext<A::Reminder> for Context<Hosted<A>> {
     fn reminders(&mut self) -> Reminders<A::Reminder> {
-        let Scope { place, .. } = scope::current();
-        Reminders::new(Timers::new(Arc::clone(&place.shared)), place)
+        let Scope { place, epoch, .. } = scope::current();
+        Reminders::new(Timers::new(Arc::clone(&place.shared)), place, epoch)
     }
 
     fn address(&self) -> String {
