@@ -480,6 +480,15 @@ fn an_actor_stops_after_a_silence_and_the_next_message_makes_it_again() {
 }
 
 #[test]
+fn an_actor_that_may_be_silent_for_no_time_stops_when_it_has_received_what_there_is() {
+    let bench = Bench::new();
+    let node = bench.node_with(bench.kind().passivate_after(Duration::ZERO));
+    say(&node, "order/17", "hello");
+    bench.kit.advance(SECOND);
+    assert_eq!(bench.whats(), ["started", "hello", "stopped: Asked"]);
+}
+
+#[test]
 fn a_reminder_that_races_the_passivation_is_received_once_whoever_wins() {
     for offset in 0..40 {
         let bench = Bench::new();
