@@ -8,6 +8,7 @@ mod lateness;
 mod looks;
 mod signal;
 mod submitted;
+mod telling;
 mod threads;
 
 mod ending;
@@ -41,6 +42,7 @@ pub use self::signal::CancelToken;
 pub(crate) use self::signal::Signal;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
+use self::telling::Telling;
 use self::threads::Threads;
 #[cfg(feature = "test-kit")]
 pub(crate) use self::turner::OnTime;
@@ -158,6 +160,7 @@ pub(crate) struct Shared {
     /// The node's name for people.
     name: String,
     on_parked: Option<OnParked>,
+    telling: Arc<Telling>,
     /// The lateness of each handler's runs.
     lateness: Vec<Lateness>,
     /// Why they did, if that is to be known.
@@ -256,6 +259,7 @@ impl Runtime {
             std::mem::forget((thread, self.scheduler.take(), shared));
             return 0;
         }
+        let until = self.shared.gate.now() + limit.into();
         self.shared.gate.close();
         self.shared.push(Input::Close { limit });
         if thread.thread().id() == std::thread::current().id() {
@@ -263,6 +267,8 @@ impl Runtime {
             return 0;
         }
         let abandoned = thread.join().unwrap_or(0);
+        // What is still in the wheel goes with it.
+        self.shared.telling.wait((until - self.shared.gate.now()).to_duration());
         drop(self.scheduler.as_ref().map(LightArrayRevolverScheduler::stop));
         abandoned
     }
@@ -316,6 +322,7 @@ impl Shared {
             store_lost: AtomicBool::new(false),
             name,
             on_parked,
+            telling: Arc::default(),
             lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
             explainer: recorder.map(|recorder| Explainer::new(recorder, names())),
             #[cfg(feature = "test-kit")]

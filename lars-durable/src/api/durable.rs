@@ -514,7 +514,8 @@ impl Builder {
     }
 
     /// Is called on the executor for each run that this node has given up, once that is recorded:
-    /// to tell people. If the process dies just then, nobody is called, so look through
+    /// to tell people. A node that closes waits for that as it does for handlers, unless it is
+    /// dropped. If the process dies just then, nobody is called, so look through
     /// [`Timers::list`] as well, which shows all that are parked.
     pub fn on_parked(mut self, tell: impl Fn(&ParkedRun) + Send + Sync + 'static) -> Self {
         self.on_parked = Some(Arc::new(move |parked| tell(&ParkedRun::of(parked))));

@@ -14,7 +14,7 @@ use crate::runtime::{CancelToken, Lease, Shared, Signal};
 #[cfg(feature = "postgres")]
 use crate::store::completion;
 use crate::sync::Arc;
-use crate::time::Timestamp;
+use crate::time::{Mono, Timestamp};
 
 /// A run of a timer that is due.
 ///
@@ -47,6 +47,8 @@ pub struct Fired<P> {
     row: Arc<Row>,
     fence: u64,
     began: Timestamp,
+    /// The same by the clock that nobody sets.
+    began_here: Mono,
     limit: Option<Duration>,
     lease: Lease,
     /// Its row is gone.
@@ -66,12 +68,13 @@ impl<P> Fired<P> {
         (lease, deleted): (Lease, bool),
         (shared, signal): (Arc<Shared>, Arc<Signal>),
     ) -> Self {
-        let began = shared.gate.store_now();
+        let (began, began_here) = (shared.gate.store_now(), shared.gate.now());
         Self {
             payload,
             row,
             fence,
             began,
+            began_here,
             limit,
             lease,
             deleted,
@@ -320,8 +323,8 @@ impl<P> Fired<P> {
     /// What is left of the handler's time limit; `None` without one. A closure is not interrupted
     /// when nothing is left; a future is dropped.
     pub fn remaining(&self) -> Option<Duration> {
-        let ran = self.shared.gate.store_now().since(self.began);
-        self.limit.map(|limit| limit.saturating_sub(ran))
+        let ran = self.shared.gate.now() - self.began_here;
+        self.limit.map(|limit| limit.saturating_sub(ran.to_duration()))
     }
 }
 
@@ -334,5 +337,46 @@ impl<P: fmt::Debug> fmt::Debug for Fired<P> {
             .field("fence", &self.fence)
             .field("payload", &self.payload)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "test-kit"))]
+mod tests {
+    use mini_actor::test_kit::TestKit;
+
+    use super::*;
+    use crate::api::{Builder, Handler, Payload};
+    use crate::store::{FaultyStore, MemoryStore};
+    use crate::sync::{AtomicI64, Mutex, Ordering};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Note;
+
+    impl Payload for Note {
+        const NAME: &'static str = "note";
+    }
+
+    #[test]
+    fn what_is_left_of_a_time_limit_does_not_follow_a_clock_that_is_set() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        const HOUR: i64 = 3_600_000_000;
+        let kit = TestKit::new("test").unwrap();
+        let time = kit.scheduler().timers().clone();
+        let clock = Arc::new(AtomicI64::new(1_700_000_000_000_000));
+        let (here, there) = (Arc::clone(&clock), Arc::clone(&clock));
+        let store = MemoryStore::new(64, Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&left);
+        let run = move |due: &Fired<Note>| {
+            for step in [HOUR, -2 * HOUR] {
+                there.fetch_add(step, Ordering::Relaxed);
+                seen.lock().push(due.remaining());
+            }
+        };
+        let node = Builder::on(FaultyStore::new(store), time, 7);
+        let node = node.handler(Handler::new(run).time_limit(MINUTE)).start().unwrap();
+        node.timers().schedule_once(Duration::ZERO, Note).submit().wait().unwrap();
+        kit.advance(MINUTE);
+        assert_eq!(*left.lock(), [Some(MINUTE); 2]);
     }
 }

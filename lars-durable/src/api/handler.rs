@@ -96,21 +96,22 @@ impl Handler {
                 }
                 ending.begin();
                 let limit = fired.remaining();
-                let work = match contain(|| run(fired)) {
-                    Ok(work) => AssertUnwindSafe(work).catch_unwind(),
-                    Err(panic) => return ending.say(RunEnd::Retry { error: panic }),
-                };
-                let ended = match limit {
-                    None => Some(work.await),
-                    Some(limit) => timers.timeout(limit, work).await.ok(),
-                };
-                let outcome = match ended {
-                    Some(Ok(outcome)) => outcome.into_outcome(),
-                    Some(Err(panic)) => Outcome::Retry(
-                        contain(|| std::panic::resume_unwind(panic)).unwrap_or_else(|text| text),
-                    ),
-                    None => Outcome::Retry(format!("did not end within {limit:?}")),
-                };
+                // What makes the future is foreign code, and so are its destructor and the words of
+                // an error.
+                let work = AssertUnwindSafe(async {
+                    let ended = match limit {
+                        None => Some(run(fired).await),
+                        Some(limit) => timers.timeout(limit, run(fired)).await.ok(),
+                    };
+                    match ended {
+                        Some(outcome) => outcome.into_outcome(),
+                        None => Outcome::Retry(format!("did not end within {limit:?}")),
+                    }
+                });
+                let outcome = work.catch_unwind().await.unwrap_or_else(|panic| {
+                    let text = contain(|| std::panic::resume_unwind(panic));
+                    Outcome::Retry(text.unwrap_or_else(|text| text))
+                });
                 ending.say(outcome.into_end());
             });
         };

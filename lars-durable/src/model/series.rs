@@ -137,7 +137,8 @@ impl Series {
     }
 
     /// The run after the one planned for `planned`, which ends at `now`, if it is not the last of
-    /// those that are counted. (Of a fixed delay, `now` decides whether that is behind the end.)
+    /// those that are counted. (Of a fixed delay, `now` decides whether that is behind the end; if
+    /// it is not, the store does when it plans that run, which may be later.)
     pub(crate) fn next(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> Next {
         let at = |when| Next::Run { when, offset: Micros::ZERO };
         match self {
@@ -162,6 +163,11 @@ impl Series {
             }
             Self::Ending { of, .. } => match of.next(planned, now, key) {
                 Next::Run { when, .. } if self.ends_before(when.by(now)) => Next::Over,
+                Next::Run { when: When::After(span), offset } => {
+                    let until = self.end().until.map(Timestamp);
+                    let when = until.map_or(When::After(span), |until| When::UpTo(until, span));
+                    Next::Run { when, offset }
+                }
                 next => next,
             },
         }

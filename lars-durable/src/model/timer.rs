@@ -1,5 +1,7 @@
 //! A timer on its way into the store, in it, and out of it.
 
+use std::borrow::Cow;
+
 use super::series::{Difference, Next, Series};
 use super::{BucketNo, Fence, TimerId};
 use crate::sync::Arc;
@@ -17,7 +19,8 @@ pub enum OnConflict {
     /// The timer that exists becomes the one that is asked for, and what is owed stays: what a
     /// program says of its jobs at each start.
     ///
-    /// If both have the same rule and payload, nothing is changed. If not, it takes over the new
+    /// If both have the same rule and payload, nothing is changed, but that a cancel of a run that
+    /// is under way is taken back. If not, it takes over the new
     /// ones, and with another rule it is due when the new one would be. But a run that is overdue,
     /// or is being retried, is not moved. The one after a run that is under way is planned by the
     /// new rule; or, if another node has that run, by the old rule, and only the next one by the
@@ -66,14 +69,21 @@ impl From<&str> for Which {
 pub(crate) enum When {
     At(Timestamp),
     After(Micros),
+    /// The same for the next run of a series, which is over if that is behind its end.
+    UpTo(Timestamp, Micros),
 }
 
 impl When {
     pub(crate) fn by(self, clock: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::After(span) => clock + span,
+            Self::After(span) | Self::UpTo(_, span) => clock + span,
         }
+    }
+
+    /// Whether the store's clock shows too much by now.
+    fn is_over(self, clock: Timestamp) -> bool {
+        matches!(self, Self::UpTo(until, _) if self.by(clock) > until)
     }
 }
 
@@ -109,6 +119,7 @@ pub(crate) struct There<'a> {
     pub(crate) tag: Option<&'a str>,
     pub(crate) remember: Micros,
     pub(crate) started: bool,
+    pub(crate) cancelled: bool,
     pub(crate) attempt: u32,
     pub(crate) deadline: Timestamp,
 }
@@ -139,7 +150,9 @@ impl NewTimer {
         let same_content = there.payload_version == self.payload_version
             && there.payload == &*self.payload
             && there.tag == self.tag.as_deref()
-            && there.remember == self.remember;
+            && there.remember == self.remember
+            // That it was cancelled while it ran is taken back.
+            && !there.cancelled;
         let owed = there.started || there.attempt > 0 || there.deadline <= now;
         if there.handler != &*self.handler {
             return Change::All;
@@ -287,6 +300,22 @@ pub(crate) enum Then {
     /// This run of a series is given up and kept, as a timer of its own; the series goes on with
     /// its next run. If it was cancelled meanwhile, like [`Park`](Self::Park).
     ParkRun { reason: String, when: When, offset: Micros },
+}
+
+impl Then {
+    /// What it comes to in a transaction in which the store's clock shows this: a run may be
+    /// recorded long after it has ended, and only then is it known when the next one is due.
+    pub(crate) fn by(&self, clock: Timestamp) -> Cow<'_, Self> {
+        match self {
+            Self::Next { when, .. } | Self::LeftOut { when, .. } if when.is_over(clock) => {
+                Cow::Owned(Self::Done)
+            }
+            Self::ParkRun { reason, when, .. } if when.is_over(clock) => {
+                Cow::Owned(Self::Park { reason: reason.clone() })
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
 }
 
 /// What a finish did.

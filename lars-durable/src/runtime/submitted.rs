@@ -144,12 +144,13 @@ impl<T> Future for Submitted<T> {
     ///
     /// If it is polled again after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are foreign code: they come and go when nothing is locked.
+        let waker = context.waker().clone();
         let mut state = self.slot.state.lock();
-        if let State::Waiting(waker) = &mut *state {
-            match waker {
-                Some(old) if old.will_wake(context.waker()) => {}
-                _ => *waker = Some(context.waker().clone()),
-            }
+        if let State::Waiting(waits) = &mut *state {
+            let before = waits.replace(waker);
+            drop(state);
+            drop(before);
             return Poll::Pending;
         }
         Poll::Ready(take(&mut state))
@@ -160,5 +161,43 @@ impl<T> fmt::Debug for Submitted<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready = !matches!(*self.slot.state.lock(), State::Waiting(_));
         f.debug_struct("Submitted").field("ready", &ready).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Wake, Waker};
+
+    use super::*;
+    use crate::sync::{AtomicUsize, Ordering};
+
+    /// Says when it goes, if the slot is free then.
+    struct Leaves {
+        slot: Arc<Slot<()>>,
+        free: Arc<AtomicUsize>,
+    }
+
+    impl Wake for Leaves {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            let free = self.slot.state.try_lock().is_some();
+            self.free.fetch_add(usize::from(free), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_waker_that_another_takes_the_place_of_goes_when_nothing_is_locked() {
+        let (promise, mut submitted) = promise::<()>();
+        let free = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let (slot, free) = (Arc::clone(&submitted.slot), Arc::clone(&free));
+            let waker = Waker::from(Arc::new(Leaves { slot, free }));
+            assert!(Pin::new(&mut submitted).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        promise.fill(Ok(()));
+        assert_eq!(free.load(Ordering::Relaxed), 3);
     }
 }

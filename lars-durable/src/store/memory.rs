@@ -381,7 +381,8 @@ impl Tables {
         else {
             return Finished::Stale;
         };
-        if let Then::ParkRun { reason, .. } = &finish.then
+        let then = finish.then.by(now);
+        if let Then::ParkRun { reason, .. } = &*then
             && timer.series.is_some()
         {
             let (series, fence, origin) = (None, None, Some(id));
@@ -389,13 +390,13 @@ impl Tables {
             self.parked.insert(self.next_id, (run, reason.clone(), now));
             self.next_id += 1;
         }
-        let due = match &finish.then {
+        let due = match &*then {
             Then::ParkRun { when, offset, .. }
             | Then::Next { when, offset }
             | Then::LeftOut { when, offset }
                 if timer.series.is_some() =>
             {
-                timer.run += i64::from(!matches!(finish.then, Then::LeftOut { .. }));
+                timer.run += i64::from(!matches!(*then, Then::LeftOut { .. }));
                 timer.plan_next(when.by(now)) + *offset
             }
             Then::Done | Then::Next { .. } | Then::LeftOut { .. } => {
@@ -585,6 +586,7 @@ impl Stored {
             tag: self.tag.as_deref(),
             remember: self.remember,
             started: self.fence.is_some(),
+            cancelled: self.cancelled,
             attempt: self.attempt,
             deadline: self.deadline,
         }

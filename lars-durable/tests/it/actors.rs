@@ -332,6 +332,23 @@ fn a_message_that_always_panics_is_parked_after_its_attempts() {
 }
 
 #[test]
+fn what_waits_behind_a_message_that_ends_its_actor_comes_next_and_at_no_attempts_cost() {
+    for end in [Event::Panic(100), Event::Stop] {
+        let bench = Bench::new();
+        let node = bench.node_with(bench.kind().max_attempts(1));
+        let mut all: Vec<_> = vec![node.timers().tell("order/17", end)];
+        let more = (0..5).map(|number| Event::Say(format!("{number}")));
+        all.extend(more.map(|event| node.timers().tell("order/17", event)));
+        node.timers().schedule_batch(all).wait().unwrap();
+        bench.kit.advance(SECOND);
+        let whats = bench.whats();
+        let said = whats.iter().filter(|what| what.parse::<u32>().is_ok());
+        assert!(said.eq(&["0", "1", "2", "3", "4"]), "{whats:?}");
+        assert_eq!(node.metrics().retried, 0);
+    }
+}
+
+#[test]
 fn properties_that_panic_fail_the_message_and_nothing_else() {
     let bench = Bench::new();
     let times = std::sync::atomic::AtomicUsize::new(0);
@@ -460,6 +477,15 @@ fn an_actor_stops_after_a_silence_and_the_next_message_makes_it_again() {
     say(&node, "order/17", "third");
     bench.kit.advance(SECOND);
     assert_eq!(bench.whats(), ["started", "third"]);
+}
+
+#[test]
+fn an_actor_that_may_be_silent_for_no_time_stops_when_it_has_received_what_there_is() {
+    let bench = Bench::new();
+    let node = bench.node_with(bench.kind().passivate_after(Duration::ZERO));
+    say(&node, "order/17", "hello");
+    bench.kit.advance(SECOND);
+    assert_eq!(bench.whats(), ["started", "hello", "stopped: Asked"]);
 }
 
 #[test]

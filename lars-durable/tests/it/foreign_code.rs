@@ -220,3 +220,53 @@ fn a_future_that_is_woken_while_it_is_polled_is_polled_again() {
     durable.close().unwrap();
     assert!(seen.try_recv().is_err());
 }
+
+/// An error that cannot be put into words.
+struct Wordless;
+
+impl std::fmt::Display for Wordless {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+/// Never ends, and panics when it is dropped.
+struct Clings;
+
+impl Future for Clings {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+impl Drop for Clings {
+    fn drop(&mut self) {
+        panic!("it clings");
+    }
+}
+
+#[test]
+fn what_panics_when_a_future_has_ended_is_why_its_run_has_failed() {
+    let wordless = || Handler::future(|_: Fired<Note>| async { Err::<(), _>(Wordless) });
+    let clings = || Handler::future(|_: Fired<Note>| Clings).time_limit(Duration::from_millis(1));
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_time().build().unwrap();
+    for in_tokio in [false, true] {
+        let entered = in_tokio.then(|| tokio.enter());
+        for (handler, why) in [(wordless(), "no words"), (clings(), "it clings")] {
+            let builder = Durable::in_memory().handler(handler.max_attempts(1));
+            let durable = builder.start().unwrap();
+            let timers = durable.timers();
+            timers.schedule_once(Duration::ZERO, note("x")).submit().wait().unwrap();
+            let parked = loop {
+                if let Some(parked) = common::parked(&timers).pop() {
+                    break parked;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            assert_eq!(parked.reason, format!("attempt 1 failed: panicked: {why}"));
+        }
+        drop(entered);
+    }
+}

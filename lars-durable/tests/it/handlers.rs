@@ -558,3 +558,30 @@ fn an_async_close_says_what_has_not_ended_within_the_limit() {
         assert_eq!((error.running, error.limit), (1, limit));
     });
 }
+
+#[test]
+fn whatever_is_given_up_before_a_node_has_closed_is_told() {
+    for _ in 0..20 {
+        let (began, begun) = channel();
+        let began = Mutex::new(began);
+        let handler = move |due: &Fired<Note>| {
+            began.lock().unwrap().send(()).unwrap();
+            while !due.is_cancelled() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Outcome::Park("it is closing".into())
+        };
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let here = Arc::clone(&told);
+        let durable = Durable::in_memory()
+            .on_parked(move |parked| here.lock().unwrap().push(parked.reason.clone()))
+            .handle(handler);
+        let durable = durable.start().unwrap();
+        for text in ["one", "two", "three"] {
+            now(&durable.timers(), text);
+            begun.recv_timeout(LONG).unwrap();
+        }
+        durable.close_within(60 * LONG).unwrap();
+        assert_eq!(*told.lock().unwrap(), ["it is closing"; 3]);
+    }
+}

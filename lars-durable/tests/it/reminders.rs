@@ -39,6 +39,8 @@ enum Step {
     /// The same, but so often at most, and until then: seconds of the store's clock.
     Ending(String, u64, Option<u64>, Option<u64>),
     Cancel(String),
+    /// On another thread.
+    Apart(Box<Step>),
     Panic,
 }
 
@@ -107,6 +109,11 @@ impl Order {
                 }
             }
             Step::Cancel(key) => reminders.cancel(key),
+            Step::Apart(step) => {
+                let (there, sender) = (*step, self.1.clone());
+                let apart = move || Order(Vec::new(), sender).step(there, reminders);
+                return std::thread::spawn(apart).join().unwrap();
+            }
             Step::Panic => panic!("on purpose"),
         };
         if let Err(refused) = done {
@@ -329,4 +336,17 @@ fn what_an_actor_asked_for_before_its_bucket_went_to_another_node_does_nothing_a
         assert_eq!(bench.seen(), ["second"]);
         assert!(is_empty(&two));
     }
+}
+
+#[test]
+fn reminders_can_be_used_wherever_they_are_taken() {
+    let bench = Bench::new();
+    let node = bench.node(&[]);
+    let once = |key: &str, after| Step::Once(key.into(), after, said(key));
+    let apart = |step| Step::Apart(Box::new(step));
+    tell(&node, [once("cancelled", 2), apart(Step::Cancel("cancelled".into()))]);
+    tell(&node, [apart(once("started", 3))]);
+    bench.kit.advance(10 * SECOND);
+    assert_eq!(bench.seen(), ["started"]);
+    assert!(is_empty(&node));
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::task::{ArcWake, waker_ref};
 use mini_actor::{ActorRef, Props, SpawnError, System, Termination, Unsendable};
 
-use super::hosted::{DurableActor, Envelope, Hosted, Letter};
-use super::place::{Decision, Ledger, Place, Receipt};
+use super::hosted::{DurableActor, Envelope, Hosted};
+use super::place::{Decision, Ledger, Letter, Place, Receipt};
 use crate::api::address::open;
 use crate::api::payload::Payload;
 use crate::engine::{Launch, RunEnd};
@@ -245,6 +245,29 @@ impl<A: DurableActor> Host<A> {
         dropped.into_values().for_each(|letter| letter.receipt.drop_ended());
     }
 
+    /// The actor has ended before it came to this message. If what it received before may be why,
+    /// the message waits for the next one, in its place, and this costs no attempt. Otherwise it
+    /// fails: it may be that no actor of this name gets as far.
+    fn unread(self: &Arc<Self>, home: &Arc<Home<A::Message>>, letter: Letter) {
+        if self.is_vacated(home.place.bucket, letter.fence.epoch()) {
+            return drop(letter);
+        }
+        let mut state = home.state.lock();
+        // One that lives on has a mailbox that drops what is in it.
+        let lives = state.actor.as_ref().is_some_and(|tenant| !tenant.actor.is_stopped());
+        let reads = !lives && std::mem::take(&mut home.place.ledger.lock().reads);
+        if !reads {
+            drop(state);
+            return drop(letter);
+        }
+        home.take_back(&mut state, letter);
+        if let Some(tenant) = &mut state.actor {
+            tenant.lives.leaving = true;
+        }
+        drop(state);
+        self.pump(home);
+    }
+
     fn new_home(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -254,7 +277,8 @@ impl<A: DurableActor> Host<A> {
         let host = Arc::downgrade(self);
         Arc::new_cyclic(|home: &Weak<Home<A::Message>>| {
             let (here, home) = (Weak::clone(&host), Weak::clone(home));
-            let (there, place) = (host, Weak::clone(&home));
+            let (there, place) = (Weak::clone(&host), Weak::clone(&home));
+            let (sender, mailbox) = (host, Weak::clone(&home));
             let pump = Box::new(move || {
                 if let (Some(host), Some(home)) = (here.upgrade(), home.upgrade()) {
                     host.pump(&home);
@@ -265,6 +289,11 @@ impl<A: DurableActor> Host<A> {
                     host.drop_ended(&home, decision);
                 }
             });
+            let unread = Box::new(move |letter: Letter| {
+                if let (Some(host), Some(home)) = (sender.upgrade(), mailbox.upgrade()) {
+                    host.unread(&home, letter);
+                }
+            });
             let place = Place {
                 address: format!("{}/{name}", A::Reminder::NAME).into(),
                 name: Arc::clone(name),
@@ -272,6 +301,7 @@ impl<A: DurableActor> Host<A> {
                 shared: Arc::clone(shared),
                 ledger: Mutex::default(),
                 drop_ended,
+                unread,
                 pump,
             };
             let state = State { waiting: BTreeMap::new(), actor: None, spawning: false };

@@ -7,15 +7,13 @@ use mini_actor::supervision::Failure;
 use mini_actor::{Actor, Context, StopReason, Terminated};
 
 use super::delivery::Delivery;
-use super::place::{Place, Receipt};
+use super::place::{Letter, Place};
 use super::reminders::Reminders;
 use super::scope::{self, Handled, Scope, within};
 use crate::api::address::open;
 use crate::api::payload::{Payload, Unreadable, read};
 use crate::api::timers::Timers;
 use crate::engine::RunEnd;
-use crate::model::{Fence, Row};
-use crate::runtime::Lease;
 use crate::sync::Arc;
 use crate::time::Micros;
 
@@ -81,8 +79,8 @@ pub trait DurableContext<P> {
 
 impl<A: DurableActor> DurableContext<A::Reminder> for Context<Hosted<A>> {
     fn reminders(&mut self) -> Reminders<A::Reminder> {
-        let Scope { place, .. } = scope::current();
-        Reminders::new(Timers::new(Arc::clone(&place.shared)), place)
+        let Scope { place, epoch, .. } = scope::current();
+        Reminders::new(Timers::new(Arc::clone(&place.shared)), place, epoch)
     }
 
     fn address(&self) -> String {
@@ -108,17 +106,19 @@ pub struct Envelope<M>(Content<M>);
 
 enum Content<M> {
     Plain(M),
-    Durable(Letter),
+    Durable(Sealed),
 }
 
-/// A durable message on its way to its actor.
-pub(super) struct Letter {
-    pub(super) row: Arc<Row>,
-    pub(super) fence: Fence,
-    pub(super) lease: Lease,
-    /// The number of this message among those that have come for the actor.
-    pub(super) arrival: u64,
-    pub(super) receipt: Receipt,
+/// A letter that may be dropped unopened: by the end of its actor, or by a full mailbox.
+struct Sealed(Option<Letter>);
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if let Some(letter) = self.0.take() {
+            let place = Arc::clone(&letter.receipt.place);
+            (place.unread)(letter);
+        }
+    }
 }
 
 impl<M> From<M> for Envelope<M> {
@@ -129,13 +129,13 @@ impl<M> From<M> for Envelope<M> {
 
 impl<M> Envelope<M> {
     pub(super) fn of(letter: Letter) -> Self {
-        Self(Content::Durable(letter))
+        Self(Content::Durable(Sealed(Some(letter))))
     }
 
     /// The letter that it was made from.
     pub(super) fn into_letter(self) -> Option<Letter> {
         match self.0 {
-            Content::Durable(letter) => Some(letter),
+            Content::Durable(mut sealed) => sealed.0.take(),
             Content::Plain(_) => None,
         }
     }
@@ -173,7 +173,10 @@ impl<A: DurableActor> Hosted<A> {
         };
         let delivery = Delivery::new(&row, fence, gate.store_now());
         let handled = Some(Handled { id: row.id, delivery, signal: receipt.signal() });
-        self.place.ledger.lock().failed = None;
+        {
+            let mut ledger = self.place.ledger.lock();
+            (ledger.failed, ledger.reads) = (None, true);
+        }
         let scope = Scope { handled, ..self.scope() };
         // A panic drops the receipt, which then says so.
         within(scope, || self.actor.receive(message.into(), ctx));
@@ -192,7 +195,11 @@ impl<A: DurableActor> Actor for Hosted<A> {
 
     fn receive(&mut self, envelope: Self::Message, ctx: &mut Context<Self>) {
         match envelope.0 {
-            Content::Durable(letter) => self.receive_letter(letter, ctx),
+            Content::Durable(mut sealed) => {
+                if let Some(letter) = sealed.0.take() {
+                    self.receive_letter(letter, ctx);
+                }
+            }
             Content::Plain(message) => {
                 within(self.scope(), || self.actor.receive(message, ctx));
             }

@@ -106,7 +106,8 @@ impl<A: DurableActor> Kind<A> {
     /// timeout: [`Context::set_receive_timeout`] changes it for one actor, and
     /// [`Context::cancel_receive_timeout`] lets that actor live on.
     pub fn passivate_after(mut self, silence: Duration) -> Self {
-        self.silence = silence;
+        // An actor's receive timeout cannot be nothing.
+        self.silence = silence.max(Duration::from_nanos(1));
         self
     }
 

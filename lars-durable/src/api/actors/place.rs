@@ -8,8 +8,8 @@ use mini_actor::timers::TimerKey;
 
 use crate::engine::RunEnd;
 use crate::error::Error;
-use crate::model::{BucketNo, TimerId};
-use crate::runtime::{Ending, Shared, Signal};
+use crate::model::{BucketNo, Fence, Row, TimerId};
+use crate::runtime::{Ending, Lease, Shared, Signal};
 use crate::sync::{Arc, Mutex};
 
 /// What is known of one actor, shared by all that deal with it. Nothing is called while its lock is
@@ -22,8 +22,20 @@ pub(super) struct Place {
     pub(super) ledger: Mutex<Ledger>,
     /// Drops what waits for the actor, and is ended by this.
     pub(super) drop_ended: Box<dyn Fn(&Decision) + Send + Sync>,
+    /// Gets a message that the actor was handed and has not begun to receive.
+    pub(super) unread: Box<dyn Fn(Letter) + Send + Sync>,
     /// Goes on with what waits for the actor.
     pub(super) pump: Box<dyn Fn() + Send + Sync>,
+}
+
+/// A durable message on its way to its actor.
+pub(super) struct Letter {
+    pub(super) row: Arc<Row>,
+    pub(super) fence: Fence,
+    pub(super) lease: Lease,
+    /// The number of this message among those that have come for the actor.
+    pub(super) arrival: u64,
+    pub(super) receipt: Receipt,
 }
 
 /// What the actor has decided about a key, and the store has carried out: the timer that had it has
@@ -52,6 +64,8 @@ pub(super) enum Before {
 pub(super) struct Ledger {
     /// Whose message was handed to the actor, and is not acknowledged.
     pub(super) in_hand: Option<TimerId>,
+    /// The actor has begun to receive something since a message came back unread.
+    pub(super) reads: bool,
     /// Reminder calls without an answer.
     pub(super) open: usize,
     /// Why one of them failed.

@@ -9,14 +9,14 @@ use mini_actor::MissedTickBehavior;
 use mini_actor::timers::TimerKey;
 
 use super::place::{Before, Place};
-use super::scope::{self, Scope};
+use super::scope::{self, Handled};
 use crate::api::inspection::TimerInfo;
 use crate::api::payload::Payload;
 use crate::api::schedule::Schedule;
 use crate::api::timers::Timers;
 use crate::api::which::check_key;
 use crate::error::{Error, Refused};
-use crate::model::{End, OnConflict, TimerId};
+use crate::model::{End, OnConflict};
 use crate::runtime::Submitted;
 use crate::store::{How, Tenure, Write, Written};
 use crate::sync::Arc;
@@ -49,6 +49,8 @@ use crate::time::Timestamp;
 pub struct Reminders<P> {
     timers: Timers,
     place: Arc<Place>,
+    /// In which the actor speaks for its bucket, wherever these are used.
+    epoch: u32,
     missed: MissedTickBehavior,
     missed_runs: MissedRuns,
     end: End,
@@ -56,9 +58,10 @@ pub struct Reminders<P> {
 }
 
 impl<P: Payload> Reminders<P> {
-    pub(super) fn new(timers: Timers, place: Arc<Place>) -> Self {
+    pub(super) fn new(timers: Timers, place: Arc<Place>, epoch: u32) -> Self {
         let (missed, missed_runs) = (MissedTickBehavior::Skip, MissedRuns::default());
-        Self { timers, place, missed, missed_runs, end: End::default(), payload: PhantomData }
+        let end = End::default();
+        Self { timers, place, epoch, missed, missed_runs, end, payload: PhantomData }
     }
 
     /// For reminders at a fixed rate that are started by this value: what happens to those that
@@ -171,7 +174,7 @@ impl<P: Payload> Reminders<P> {
         let key = self.place.key(&key.into());
         check_key(&key)?;
         // If it is the one that is being received, its row stays until that is acknowledged.
-        let but = handled_id();
+        let but = self.handled().map(|handled| handled.id);
         self.ask(key.clone(), Write::Remove { key: key.into(), but }, |written| match written {
             Written::Removed { id, .. } => Before::Gone(Some(id)),
             _ => Before::Gone(None),
@@ -187,11 +190,11 @@ impl<P: Payload> Reminders<P> {
     fn start<K>(&self, key: &TimerKey, schedule: Schedule<K>) -> Result<(), Refused> {
         let key = self.place.key(key);
         let schedule = schedule.for_actor(&self.place.address, &self.place.name);
-        let Scope { handled, declares, .. } = scope::current();
+        let declares = scope::of(&self.place).is_some_and(|scope| scope.declares);
         let conflict = if declares { OnConflict::Update } else { OnConflict::Replace };
         let timer = schedule.key(key.clone()).on_conflict(conflict).into_new()?;
         let write = Write::Schedule(Arc::new(vec![timer]));
-        let own = handled.filter(|handled| handled.delivery.key.as_ref() == Some(&key));
+        let own = self.handled().filter(|handled| handled.delivery.key.as_ref() == Some(&key));
         if let Some(handled) = &own {
             handled.signal.acknowledge(true);
         }
@@ -208,6 +211,11 @@ impl<P: Payload> Reminders<P> {
         Ok(())
     }
 
+    /// The message that is being received, if this is called for that.
+    fn handled(&self) -> Option<Handled> {
+        scope::of(&self.place)?.handled
+    }
+
     fn ask(
         &self,
         key: String,
@@ -217,18 +225,13 @@ impl<P: Payload> Reminders<P> {
         let arrivals = self.place.asks(&key);
         let place = Arc::clone(&self.place);
         // Once its bucket is another node's, only the actor there decides.
-        let tenure = Tenure { bucket: place.bucket, epoch: scope::current().epoch };
+        let tenure = Tenure { bucket: place.bucket, epoch: self.epoch };
         let write = Write::Under { tenure, write: Box::new(write) };
         let then = move |answer: Result<Written, Error>| {
             place.answered(key, arrivals, answer.map(before));
         };
         self.place.shared.call(write, then);
     }
-}
-
-/// The timer whose message is being received.
-fn handled_id() -> Option<TimerId> {
-    scope::current().handled.map(|handled| handled.id)
 }
 
 impl<P> fmt::Debug for Reminders<P> {

@@ -47,6 +47,11 @@ pub(super) fn within<R>(scope: Scope, hook: impl FnOnce() -> R) -> R {
     hook()
 }
 
+/// The scope of the hook that this thread is calling, if it is one of the actor in this place.
+pub(super) fn of(place: &Arc<Place>) -> Option<Scope> {
+    SCOPE.with_borrow(Clone::clone).filter(|scope| Arc::ptr_eq(&scope.place, place))
+}
+
 /// The scope of the hook that this thread is calling.
 pub(super) fn current() -> Scope {
     let scope = SCOPE.with_borrow(Clone::clone);

@@ -149,3 +149,42 @@ fn a_series_that_its_handler_has_ended_is_over_and_its_next_run_hears_of_no_canc
         assert_eq!(bench.finish(id, fence, Then::Next { when, offset }), Finished::Gone);
     });
 }
+
+#[test]
+fn whether_a_fixed_delay_goes_on_is_decided_by_when_the_end_of_its_run_is_recorded() {
+    let reason = || "reason".to_owned();
+    for_each_store(|bench| {
+        bench.one(Request::Ids { count: 1_000 });
+        // The run ends at 10 s, and the next one is planned for 10 s after the record of that.
+        for (recorded, parks) in [(5, false), (6, false), (5, true), (6, true)] {
+            let begun = bench.now();
+            let end = End { until: Some((begun + Micros(25 * SECOND)).0), times: None };
+            let rule = Series::FixedDelay { delay: 10 * SECOND }.with_end(end);
+            let series = Some(rule.to_text().into());
+            let timer = NewTimer { series, ..bench.keyed(0, "key") };
+            let id = bench.schedule(vec![timer])[0].id;
+            let (row, fence) = bench.start(id);
+            bench.later(10 * SECOND);
+            let then = match row.after_success(bench.now()) {
+                Then::Next { when, offset } if parks => {
+                    Then::ParkRun { reason: reason(), when, offset }
+                }
+                then => then,
+            };
+            // The store was away meanwhile.
+            bench.later(recorded * SECOND);
+            let due = bench.now() + Micros(10 * SECOND);
+            let expected = match (recorded, parks) {
+                (5, _) => Finished::Again { due },
+                (_, false) => Finished::Gone,
+                (_, true) => Finished::Parked,
+            };
+            assert_eq!(bench.finish(id, fence, then), expected, "{recorded} s, parks: {parks}");
+            let goes_on = bench.ids() == [id];
+            assert_eq!(goes_on, recorded == 5, "the end itself is not behind the end");
+            bench.write(Write::Cancel { which: Which::Id(id) });
+        }
+        let runs: Vec<i64> = bench.parked(0, 9).0.iter().map(|parked| parked.run).collect();
+        assert_eq!(runs, [0, 0]);
+    });
+}

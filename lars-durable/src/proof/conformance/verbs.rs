@@ -447,6 +447,44 @@ fn a_timer_that_was_cancelled_while_it_ran_shows_so_until_it_is_wanted_again() {
 }
 
 #[test]
+fn the_same_timer_declared_again_takes_the_cancel_of_its_run_back() {
+    for_each_store(|bench| {
+        let same = NewTimer { conflict: OnConflict::Update, ..bench.keyed(0, "key") };
+        let made = bench.schedule(vec![same.clone()]).remove(0);
+        let (id, was_due) = (made.id, made.due);
+        let (_, fence) = bench.start(id);
+        let cancelled = |bench: &mut Bench| match bench.write(Write::Get { which: Which::Id(id) }) {
+            Written::Listed(timers) => timers[0].cancelled,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(bench.schedule(vec![same.clone()])[0].how, How::Kept);
+        bench.write(Write::Cancel { which: "key".into() });
+        assert!(cancelled(bench));
+        let again = bench.schedule(vec![same.clone()]).remove(0);
+        assert_eq!((again.id, again.how), (id, How::Updated { was_due }));
+        assert!(!cancelled(bench));
+        assert_eq!(bench.schedule(vec![same.clone()])[0].how, How::Kept, "it is taken back");
+
+        // In one batch the later one counts.
+        let cancel = Request::Write(Write::Cancel { which: "key".into() });
+        let declare = Request::Write(Write::Schedule(Arc::new(vec![same.clone()])));
+        bench.ask(&[cancel.clone(), declare.clone()]);
+        assert!(!cancelled(bench));
+        bench.ask(&[declare.clone(), cancel.clone()]);
+        assert!(cancelled(bench));
+        bench.ask(&[cancel, declare]);
+        assert!(!cancelled(bench));
+
+        // Also if the run has failed since: the retry is not told of it.
+        bench.write(Write::Cancel { which: "key".into() });
+        let retry = Then::Retry { after: Micros::ZERO, error: "error".into() };
+        bench.finish(id, fence, retry);
+        bench.schedule(vec![same]);
+        assert!(!bench.start(id).0.cancelled);
+    });
+}
+
+#[test]
 fn of_a_cancel_and_an_update_in_one_batch_the_later_one_counts() {
     for_each_store(|bench| {
         for cancel_last in [false, true] {

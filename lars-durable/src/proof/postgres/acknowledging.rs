@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lars_base::backoff::BackoffPolicy;
 
@@ -73,5 +73,41 @@ fn whether_a_run_is_done_is_decided_by_the_transaction_that_acknowledges_it() {
     assert_eq!(effects.unwrap(), "1 2 3 4 5", "each effect once, and none is missing");
     let metrics = durable.metrics();
     assert_eq!((metrics.done, metrics.retried, metrics.stale), (5, 3, 0), "{metrics:?}");
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_run_that_is_acknowledged_late_is_the_last_if_the_next_one_would_be_behind_the_end() {
+    let server = server();
+    let database = server.database();
+    let parameters = database.parameters();
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let ends = [Duration::from_millis(300), HOUR].map(|later| SystemTime::now() + HOUR + later);
+    let passed = ends[0] - HOUR;
+    let run = move |due: &Fired<Tagged>| {
+        let (statement, [id, fence]) = due.completion().unwrap();
+        let client = connect(&parameters);
+        // From now on an hour later is behind the first end.
+        let now = "SELECT (extract(epoch FROM lars.clock()) * 1000000)::bigint";
+        let passed = passed.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
+        while client.number(now) <= i64::try_from(passed).unwrap() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(client.run(&statement, id, fence).unwrap(), 1);
+    };
+    let durable = database.durable().handler(Handler::new(run)).start().unwrap();
+    let timers = durable.timers();
+    for (number, end) in (0..).zip(ends) {
+        let series = timers.schedule_with_fixed_delay(Duration::ZERO, HOUR, Tagged(number));
+        series.until(end).key(number.to_string()).submit().wait().unwrap();
+    }
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().done < 2 {
+        assert!(Instant::now() < end, "{:?}", durable.metrics());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left = database.client().text("SELECT string_agg(key || ' ' || run, ',') FROM lars.timer");
+    assert_eq!(left.unwrap(), "1 1");
     durable.close().unwrap();
 }

@@ -16,15 +16,23 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
         Then::Next { when, offset } => {
             let planned = match when {
                 When::At(at) => instant(at),
-                When::After(span) => format!("lars.clock() + {}", interval(span)),
+                When::After(span) | When::UpTo(_, span) => {
+                    format!("lars.clock() + {}", interval(span))
+                }
             };
             let later = interval(offset);
+            // The statement may be executed long after it was made.
+            let last = match when {
+                When::UpTo(until, _) => format!("n.planned > {}", instant(until)),
+                When::At(_) | When::After(_) => "false".to_owned(),
+            };
             // A series that was cancelled meanwhile has no rule any more, and is over.
             format!(
                 "WITH next AS (SELECT {planned} AS planned),
-                      over AS (DELETE FROM lars.timer
-                                WHERE id = $1::bigint AND fence = $2::bigint AND repeat IS NULL
-                               RETURNING id, grp, key, remember),
+                      over AS (DELETE FROM lars.timer t USING next n
+                                WHERE t.id = $1::bigint AND t.fence = $2::bigint
+                                  AND (t.repeat IS NULL OR {last})
+                               RETURNING t.id, t.grp, t.key, t.remember),
                       used AS ({USED} FROM over WHERE {REMEMBERS} {ON_CONFLICT}),
                       moved AS (UPDATE lars.timer t
                                    SET fence = NULL, planned_at = n.planned,
@@ -34,7 +42,7 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
                                        run = t.run + 1, unknown_since = NULL
                                   FROM next n
                                  WHERE t.id = $1::bigint AND t.fence = $2::bigint
-                                   AND t.repeat IS NOT NULL
+                                   AND t.repeat IS NOT NULL AND NOT ({last})
                                 RETURNING t.id)
                  SELECT id FROM over UNION ALL SELECT id FROM moved"
             )

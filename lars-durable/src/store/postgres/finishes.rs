@@ -96,7 +96,7 @@ impl Finishes {
         let mut sorted = Self::default();
         for Finish { id, fence, then } in finishes {
             let (id, fence) = (*id, fence.0);
-            match then {
+            match &*then.by(clock) {
                 Then::Done => sorted.done.push(id, fence),
                 Then::Next { when, offset } => {
                     sorted.next.push((id, fence), when.by(clock), *offset, true);

@@ -28,6 +28,7 @@ pub(super) struct Held {
     pub(super) series: Option<String>,
     pub(super) tag: Option<String>,
     pub(super) remember: Micros,
+    pub(super) cancelled: bool,
     pub(super) attempt: u32,
     pub(super) deadline: Timestamp,
 }
@@ -176,6 +177,7 @@ impl<'a> Changes<'a> {
                 tag: made.tag.as_deref(),
                 remember: made.remember,
                 started,
+                cancelled: false,
                 attempt: 0,
                 deadline: *deadline,
             };
@@ -190,6 +192,7 @@ impl<'a> Changes<'a> {
             tag: held.tag.as_deref(),
             remember: held.remember,
             started,
+            cancelled: held.cancelled,
             attempt: held.attempt,
             deadline: held.deadline,
         };
@@ -221,7 +224,7 @@ impl<'a> Changes<'a> {
             held.payload = new.payload.to_string();
             held.series = new.series.as_deref().map(str::to_owned);
             held.tag = new.tag.as_deref().map(str::to_owned);
-            held.remember = new.remember;
+            (held.remember, held.cancelled) = (new.remember, false);
             held.deadline = times.map_or(held.deadline, |times| times.deadline);
         }
         if times.is_some() {
@@ -252,6 +255,9 @@ impl<'a> Changes<'a> {
     pub(super) fn cancel_one(&mut self, holder: &Holder) -> Written {
         if holder.started {
             self.cancelled.push(holder.id);
+            if let Some(held) = self.held.get_mut(&holder.id) {
+                held.cancelled = true;
+            }
         }
         self.end(holder)
     }

@@ -33,7 +33,8 @@ pub(crate) fn submission(group: &str, timer: &NewTimer) -> Result<Vec<Option<Str
     }
     let number = |micros: i64| Some(micros.min(MAX).to_string());
     let (delay, at) = match timer.when {
-        When::After(delay) => (number(delay.0), None),
+        // It runs once, so it has no end.
+        When::After(delay) | When::UpTo(_, delay) => (number(delay.0), None),
         When::At(at) => (None, number(at.0)),
     };
     Ok(vec![

@@ -167,7 +167,8 @@ const LOCK_HOLDERS: &str =
       WHERE grp = $1 AND key = ANY ($2) ORDER BY id + 0 FOR UPDATE";
 
 /// What may be updated, once it is locked.
-const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline, tag
+const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline, tag,
+            cancelled
        FROM lars.timer WHERE grp = $1 AND key = ANY ($2)";
 
 const REMEMBERED: &str = "SELECT key FROM lars.used_key
@@ -357,6 +358,7 @@ fn held(row: &tokio_postgres::Row) -> Held {
         attempt: rows::count(row.get(5)),
         deadline: row.get(6),
         tag: row.get(7),
+        cancelled: row.get(8),
     }
 }
 

@@ -175,7 +175,7 @@ impl Verbs<'_> {
 
     pub(super) fn finish(&self, Finish { id, fence, then }: &Finish) -> Result<Finished> {
         let (id, fence) = (*id, fence.0);
-        match then {
+        match &*then.by(self.now) {
             Then::Done => self.end(END, id, fence),
             Then::Next { when, offset } => self.go_on(GO_ON, id, fence, (*when, *offset)),
             Then::LeftOut { when, offset } => {

@@ -221,7 +221,7 @@ impl Verbs<'_> {
 }
 
 const THERE: &str = "SELECT handler, payload_version, payload, repeat, remember, fence IS NOT NULL,
-            attempt, deadline, tag FROM lars_timer WHERE id = ?1";
+            attempt, deadline, tag, cancelled FROM lars_timer WHERE id = ?1";
 
 const UPDATE: &str = "UPDATE lars_timer
         SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5, cancelled = 0,
@@ -242,6 +242,7 @@ impl Verbs<'_> {
                 attempt: row.get(6)?,
                 deadline: row.get(7)?,
                 tag: row.get_ref(8)?.as_str_or_null()?,
+                cancelled: row.get(9)?,
             };
             Ok(new.change(&there, self.now))
         })
