@@ -46,6 +46,7 @@ mod runs;
 
 mod cancels;
 mod history;
+mod portion;
 mod room;
 
 mod launches;

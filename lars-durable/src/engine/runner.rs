@@ -4,7 +4,8 @@
 //! One batch goes at a time, put together in this order: finishes, so that their places are free;
 //! ends of series; questions about finishes that came too late; what this node has no handler for;
 //! starts; what other nodes announced; loads and sweeps. A batch that failed is sent again as it
-//! was, for each of its requests can be repeated, but for its sweeps.
+//! was, for each of its requests can be repeated, but for its sweeps and for reads from the start
+//! of an index (see `portion`).
 //!
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
@@ -13,9 +14,10 @@ use std::collections::BTreeMap;
 
 use super::delays::Past;
 use super::lane::{LONGEST_PAUSE, LaneState};
+use super::portion::Portion;
 use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
-use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
+use super::window::{Key, LoadOrder, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
 use crate::model::{BucketNo, Finish, Kept, NodeId, Old, Ran, Row, Start, TimerId, Which};
 use crate::store::{
@@ -36,7 +38,7 @@ const SWEEP_SHARE: i64 = 40;
 /// The longest pause between two sweeps, however slow they are.
 const LONGEST_SWEEP: Micros = Micros::SECOND.times(10);
 
-/// How often a sweep looks at everything that is overdue, and how far back the others look.
+/// How often everything that is overdue is looked at, and how far back all other sweeps look.
 const FULL_SWEEP: Micros = Micros::SECOND.times(60);
 
 /// How often it is said that nothing starts any more.
@@ -81,6 +83,10 @@ pub(super) struct Runner {
     ramp_from: Mono,
     next_sweep: Mono,
     next_full_sweep: Mono,
+    /// While everything is looked at: from which bucket on.
+    full_sweep: Option<BucketNo>,
+    /// Of the batch that is put together, or is under way.
+    pub(super) portion: Portion,
     /// When parked timers, and the history, are looked through.
     next_prune: [Mono; 2],
     /// When more keys are forgotten, before the next sweep.
@@ -127,11 +133,11 @@ struct Flight {
 }
 
 impl Asked {
-    /// Whether a batch that failed is sent again without this: a sweep may be what took too long,
-    /// and the next one looks again. So it is with what deletes.
+    /// Whether a batch that failed is sent again without this: it may be what took too long, and is
+    /// asked for anew. So it is with what deletes.
     fn goes_once(&self) -> bool {
         match self {
-            Self::Load(order) => order.sweeps(),
+            Self::Load(order) => order.sweeps() || order.is_from_start(),
             Self::Prune(..) | Self::Forget => true,
             _ => false,
         }
@@ -183,6 +189,8 @@ impl Runner {
             ramp_from: Mono(0),
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
+            full_sweep: None,
+            portion: Portion::FIRST,
             next_prune: [Mono(0); 2],
             next_forget: Mono::NEVER,
             blocked_until: Mono(0),
@@ -198,6 +206,7 @@ impl Runner {
     /// The batch failed: what is left of it goes again.
     fn failed(&mut self, error: &StoreError) {
         self.uncertain |= error.unknown;
+        self.portion.failed();
         self.sent.retain(|asked| !asked.goes_once());
     }
 
@@ -232,7 +241,7 @@ impl Runner {
 
     /// The next sweep comes at once, and looks at everything.
     fn sweep_everything(&mut self, now: Mono) {
-        (self.next_sweep, self.next_full_sweep) = (now, now);
+        (self.next_sweep, self.next_full_sweep, self.full_sweep) = (now, now, None);
     }
 
     /// These may be in the window: they are to be read.
@@ -240,14 +249,31 @@ impl Runner {
         self.notified.extend(ids);
     }
 
-    /// How far back the sweep that is made now looks. Most look back for a minute only: behind
-    /// that, rows that are dead and not yet removed may be many.
-    fn reach(&mut self, now: Mono) -> Reach {
-        if now < self.next_full_sweep {
-            return Reach::Back(FULL_SWEEP);
+    /// Whether the sweep that is made now looks at all that is overdue in this bucket. It is asked
+    /// of each bucket in order. Most look back for a minute only: behind that, rows that are dead
+    /// and not yet removed may be many.
+    pub(super) fn sweeps_from_start(&mut self, bucket: BucketNo) -> bool {
+        let is_next = self.full_sweep.is_some_and(|next| next <= bucket);
+        if !is_next || !self.portion.takes() {
+            return false;
         }
-        self.next_full_sweep = now + FULL_SWEEP;
-        Reach::Everything
+        self.full_sweep = bucket.checked_add(1);
+        true
+    }
+
+    /// A sweep is made now. Where each bucket takes long, it takes several to look at everything.
+    fn sweep(&mut self, now: Mono) {
+        if self.full_sweep.is_none() && now >= self.next_full_sweep {
+            self.next_full_sweep = now + FULL_SWEEP;
+            self.full_sweep = Some(0);
+        }
+    }
+
+    /// A sweep is made, and `last` is the last bucket there is. If it leaves buckets to be looked
+    /// at from the start, the next one comes as soon as its share of the time allows.
+    fn swept(&mut self, now: Mono, every: Micros, last: Option<BucketNo>) {
+        self.full_sweep = self.full_sweep.filter(|next| last.is_some_and(|last| *next <= last));
+        self.next_sweep = if self.full_sweep.is_some() { now } else { now + every };
     }
 }
 
@@ -343,9 +369,9 @@ impl Node {
         let sweeps = now >= self.runner.next_sweep && self.window.owned() > 0;
         let mut orders = self.loads(now, sweeps);
         if sweeps {
-            self.runner.next_sweep = now + self.settings.sweep;
-            let reach = self.runner.reach(now);
-            orders.extend(self.sweeps(now, SWEEP_GRACE, reach));
+            self.runner.sweep(now);
+            orders.extend(self.sweeps(now, SWEEP_GRACE, FULL_SWEEP));
+            self.runner.swept(now, self.settings.sweep, self.window.last());
             let runs = self.runs_to_look_at(self.settings.batch);
             if !runs.is_empty() {
                 self.runner.sent.push(Asked::Look(runs));
@@ -531,8 +557,16 @@ impl Node {
     pub(super) fn ran(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
         let committed = match result {
             Ok(committed) => committed,
-            Err(error) => return self.runner.failed(&error),
+            Err(error) => {
+                for asked in &self.runner.sent {
+                    if let Asked::Load(order) = asked {
+                        self.window.load_failed(order);
+                    }
+                }
+                return self.runner.failed(&error);
+            }
         };
+        self.runner.portion.took(now - sent);
         let asked = std::mem::take(&mut self.runner.sent);
         let flight = Flight { sent, again: std::mem::take(&mut self.runner.uncertain) };
         for (asked, reply) in paired(asked, committed.replies) {

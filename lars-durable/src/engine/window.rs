@@ -33,6 +33,9 @@ use crate::time::{Micros, Mono, Timestamp};
 /// The order in which timers start.
 pub(super) type Key = (Timestamp, TimerId);
 
+/// Before all timers.
+const START: Key = (Timestamp::MIN, TimerId::MIN);
+
 /// How long a bucket is being given back, at most. What is due in it waits meanwhile.
 const LONGEST_DRAIN: Micros = Micros::MILLISECOND.times(500);
 
@@ -280,6 +283,22 @@ impl Window {
         })
     }
 
+    /// The last bucket of this node.
+    pub(super) fn last(&self) -> Option<BucketNo> {
+        self.buckets.last_key_value().map(|(number, _)| *number)
+    }
+
+    /// A load that failed is under way no more, if it is not sent again.
+    pub(super) fn load_failed(&mut self, order: &LoadOrder) {
+        if order.why == Why::Ahead
+            && order.is_from_start()
+            && let Some(bucket) = self.buckets.get_mut(&order.bucket)
+            && bucket.epoch == order.epoch
+        {
+            bucket.loading = None;
+        }
+    }
+
     /// Where the timers of this one's handler are.
     pub(super) fn place(&self, resident: Resident) -> usize {
         usize::from(resident.name).min(self.residents.len() - 1)
@@ -357,14 +376,6 @@ pub(super) enum TakenIn {
     SweepHasMore,
 }
 
-/// How far back a sweep looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    Everything,
-    /// At what is overdue by less than this.
-    Back(Micros),
-}
-
 /// What a load was asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoadOrder {
@@ -391,6 +402,11 @@ impl LoadOrder {
     pub(super) fn sweeps(&self) -> bool {
         self.why == Why::Sweep
     }
+
+    /// Whether it reads a bucket from the start of its index.
+    pub(super) fn is_from_start(&self) -> bool {
+        self.after == START
+    }
 }
 
 impl Node {
@@ -409,7 +425,6 @@ impl Node {
         if self.window.owned() == 0 {
             self.runner.begin(now);
         }
-        let start = (Timestamp::MIN, TimerId::MIN);
         let counted = self.window.counted.remove(&bucket);
         let starts =
             counted.filter(|counted| counted.epoch == epoch).map_or(0, |counted| counted.starts);
@@ -418,7 +433,7 @@ impl Node {
             Bucket {
                 epoch,
                 starts,
-                watermark: start,
+                watermark: START,
                 loading: None,
                 swept: None,
                 draining: None,
@@ -467,6 +482,9 @@ impl Node {
             let Some(bucket) = self.window.buckets.get_mut(&number).filter(|_| limit > 0) else {
                 break;
             };
+            if after == START && !self.runner.portion.takes() {
+                continue;
+            }
             bucket.loading = Some(until);
             let epoch = bucket.epoch;
             loads.push(LoadOrder { bucket: number, epoch, after, until, limit, why: Why::Ahead });
@@ -524,26 +542,25 @@ impl Node {
         })
     }
 
-    /// Looks for timers that are overdue by `grace`; where they are few, one look takes in all.
-    pub(super) fn sweeps(&mut self, now: Mono, grace: Micros, reach: Reach) -> Vec<LoadOrder> {
+    /// Looks for timers that are overdue by `grace`, at most as far `back`, and in some buckets at
+    /// all of them; where they are few, one look takes in all.
+    pub(super) fn sweeps(&mut self, now: Mono, grace: Micros, back: Micros) -> Vec<LoadOrder> {
         let until = self.clock.at_least(now) - grace;
-        let from = match reach {
-            Reach::Everything => Timestamp::MIN,
-            Reach::Back(span) => until - span,
-        };
         let mut sweeps = Vec::new();
         let numbers: Vec<BucketNo> = self.window.buckets.keys().copied().collect();
         for number in numbers {
+            let from_start = self.runner.sweeps_from_start(number);
             let left = self.window.all_left_from(number);
             let Some(bucket) = self.window.buckets.get_mut(&number) else { continue };
             if bucket.draining.is_some() {
                 continue;
             }
+            let from = if from_start { START } else { (until - back, TimerId::MIN) };
             let until = until.min(bucket.watermark.0);
             sweeps.push(LoadOrder {
                 bucket: number,
                 epoch: bucket.epoch,
-                after: bucket.swept.take().unwrap_or((from, TimerId::MIN)),
+                after: bucket.swept.take().unwrap_or(from),
                 until: left.map_or(until, |(due, _)| until.min(due + Micros(1))),
                 limit: self.settings.batch,
                 why: Why::Sweep,

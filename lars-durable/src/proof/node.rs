@@ -68,6 +68,11 @@ struct Bench {
     only_drawn: usize,
     /// When keys were forgotten, and how many.
     forgotten: Vec<(i64, usize)>,
+    /// How long it takes to read a bucket from the start of its index. What takes more than ten
+    /// seconds fails.
+    dead_rows: Micros,
+    /// Batches with such reads, and how many each had.
+    from_start: Vec<usize>,
     next_call: u64,
 }
 
@@ -77,6 +82,13 @@ impl Bench {
     }
 
     fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
+        let mut bench = Self::of(1, change);
+        bench.live();
+        bench
+    }
+
+    /// A store of so many buckets, and nobody who lives yet.
+    fn of(buckets: u16, change: impl FnOnce(&mut NodeSettings)) -> Self {
         let millisecond = Duration::from_millis(1);
         let backoff = BackoffPolicy::builder().initial(millisecond).build().unwrap();
         let handler = HandlerSettings { backoff, ..HandlerSettings::new("handler", 1_000) };
@@ -85,8 +97,9 @@ impl Bench {
         change(&mut settings);
         let clock = Arc::new(AtomicI64::new(START));
         let here = Arc::clone(&clock);
-        let store = MemoryStore::new(1, Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
-        let mut bench = Self {
+        let store =
+            MemoryStore::new(buckets, Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
+        Self {
             node: None,
             store,
             settings,
@@ -111,10 +124,10 @@ impl Bench {
             notified: 0,
             only_drawn: 0,
             forgotten: Vec::new(),
+            dead_rows: Micros::ZERO,
+            from_start: Vec::new(),
             next_call: 0,
-        };
-        bench.live();
-        bench
+        }
     }
 
     /// A new life; the old one, if there is one, is gone without a word.
@@ -150,6 +163,13 @@ impl Bench {
                     Output::Send { lane, requests } => {
                         let draws = |request: &Request| matches!(request, Request::Ids { .. });
                         self.only_drawn += usize::from(requests.iter().all(draws));
+                        let took = self.read_from_start(&requests);
+                        let now = Mono(self.now);
+                        if took > 10 * SECOND {
+                            let error = Err(StoreError::nothing_done("too long"));
+                            self.node().replied(lane, now, error);
+                            continue;
+                        }
                         let mut committed = self.store.transact(&requests);
                         let replies = committed.iter().flat_map(|committed| &committed.replies);
                         let forgotten = replies.filter_map(|reply| match reply {
@@ -187,6 +207,19 @@ impl Bench {
         }
     }
 
+    /// How long it takes, which is over then.
+    fn read_from_start(&mut self, requests: &[Request]) -> i64 {
+        let start = Timestamp::MIN;
+        let is_one = |it: &&Request| matches!(it, Request::Load { after, .. } if after.0 == start);
+        let count = requests.iter().filter(is_one).count();
+        if count > 0 {
+            self.from_start.push(count);
+        }
+        let took = self.dead_rows.0 * count as i64;
+        self.move_to(self.now + took.min(10 * SECOND));
+        took
+    }
+
     /// Moves time on; each run ends as `end` says, at once.
     fn run_until(&mut self, time: i64, end: impl Fn(&Launch) -> RunEnd) {
         self.turn();
@@ -211,7 +244,7 @@ impl Bench {
             self.alarms = self.alarms.split_off(&(self.now + 1));
             self.turn();
         }
-        self.move_to(time);
+        self.move_to(time.max(self.now));
         self.turn();
     }
 
@@ -594,6 +627,31 @@ fn the_runs_of_a_rate_begin_when_they_are_planned_also_if_each_happens_at_most_o
         let begun: Vec<(i64, i64)> = bench.seen.iter().map(|run| (run.1, run.2)).collect();
         let planned: Vec<(i64, i64)> = (1..=10).map(|n| (n * SECOND, n * SECOND)).collect();
         assert_eq!(begun, planned, "at most once: {at_most_once}");
+    }
+}
+
+#[test]
+fn where_dead_rows_make_each_bucket_slow_to_read_no_batch_reads_many_and_all_are_read() {
+    for milliseconds in [300, 4_000] {
+        let mut bench = Bench::of(64, |_| ());
+        bench.dead_rows = Micros::MILLISECOND * milliseconds;
+        bench.live();
+        bench.schedule_many("handler", SECOND, 500);
+        bench.run_until(400 * SECOND, done);
+        assert_eq!(bench.seen.len(), 500, "{milliseconds} ms");
+        // After the first few, one at a time: all when the buckets were taken, and now and then
+        // when everything is looked through.
+        let singles = bench.from_start.iter().skip(3).filter(|count| **count == 1).count();
+        assert_eq!(singles, bench.from_start.len() - 3, "{:?}", bench.from_start);
+        bench.from_start.clear();
+        bench.run_until(1_600 * SECOND, done);
+        assert!(bench.from_start.len() >= 64, "{:?}", bench.from_start);
+        assert!(bench.from_start.iter().all(|count| *count == 1), "{:?}", bench.from_start);
+        // When the dead rows are removed, all are read together again.
+        bench.dead_rows = Micros::ZERO;
+        bench.from_start.clear();
+        bench.run_until(1_800 * SECOND, done);
+        assert!(bench.from_start.contains(&64), "{:?}", bench.from_start);
     }
 }
 
