@@ -80,7 +80,8 @@ impl From<MissedRuns> for MissedRun {
         match missed {
             MissedRuns::Once => Self::Once,
             MissedRuns::Burst => Self::Burst,
-            MissedRuns::Skip(grace) => Self::Skip(micros(grace)),
+            // The least that lars-jobs knows.
+            MissedRuns::Skip(grace) => Self::Skip(micros(grace.max(Duration::from_secs(1)))),
         }
     }
 }

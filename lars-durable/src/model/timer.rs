@@ -19,12 +19,12 @@ pub enum OnConflict {
     /// The timer that exists becomes the one that is asked for, and what is owed stays: what a
     /// program says of its jobs at each start.
     ///
-    /// If both have the same rule and payload, nothing is changed, but that a cancel of a run that
-    /// is under way is taken back. If not, it takes over the new
-    /// ones, and with another rule it is due when the new one would be. But a run that is overdue,
-    /// or is being retried, is not moved. The one after a run that is under way is planned by the
-    /// new rule; or, if another node has that run, by the old rule, and only the next one by the
-    /// new. A timer of another handler is replaced.
+    /// If both have the same rule and payload, nothing is changed, except that the cancel of a run
+    /// that is under way is taken back. If not, it takes over the new ones, and with another rule
+    /// it is due when the new one would be. But a run that is overdue, or is being retried, is not
+    /// moved. The one after a run that is under way is planned by the new rule; or, if another node
+    /// has that run, by the old rule, and only the next one by the new. A timer of another handler
+    /// is replaced.
     ///
     /// Where a series ends is a part of its rule. If only that differs, the next run stays where it
     /// is, unless it is behind the new end: then the series is over.

@@ -164,9 +164,13 @@ pub enum MissedRuns {
     /// [`MissedTickBehavior::Burst`](lars_scheduler::MissedTickBehavior::Burst).
     Burst,
     /// An occurrence that is late by more than this is left out; any other runs. The grace should
-    /// be longer than the re-check; see [`recheck`](super::WallClockScheduler::recheck).
+    /// be longer than the re-check; see [`recheck`](super::WallClockScheduler::recheck). Every run
+    /// is a little late, so less than a second counts as a second.
     Skip(#[cfg_attr(feature = "serde", serde(with = "humantime_serde"))] Duration),
 }
+
+/// Of [`MissedRuns::Skip`]: with none, nothing would ever run.
+const LEAST_GRACE: Duration = Duration::from_secs(1);
 
 /// How far a series has come.
 pub(super) struct Progress<C> {
@@ -205,7 +209,7 @@ impl<C: Calendar> Progress<C> {
     pub(super) fn due(&mut self, now: SystemTime) -> NextRun {
         self.follow_back(now);
         if let MissedRuns::Skip(grace) = self.missed {
-            self.skip(now, grace);
+            self.skip(now, grace.max(LEAST_GRACE));
         }
         match self.next {
             None => NextRun::Never,
@@ -295,6 +299,14 @@ mod tests {
         assert_eq!(progress.due(at(350)), NextRun::Now);
         assert_eq!(progress.due(at(350)), NextRun::At(at(400)));
         assert_eq!(progress.due(at(451)), NextRun::At(at(500)));
+    }
+
+    #[test]
+    fn without_a_grace_what_is_late_by_less_than_a_second_runs() {
+        let late = |time: u64, millis| at(time) + Duration::from_millis(millis);
+        let mut progress = Progress::new(every(100), MissedRuns::Skip(Duration::ZERO), at(0));
+        assert_eq!(progress.due(late(100, 1_000)), NextRun::Now);
+        assert_eq!(progress.due(late(200, 1_001)), NextRun::At(at(300)));
     }
 
     #[test]

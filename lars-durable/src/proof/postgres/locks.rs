@@ -395,19 +395,61 @@ fn what_is_old_is_deleted_without_passing_that_again_which_a_snapshot_keeps() {
         let all = [Reply::Forgotten(500), Reply::Pruned(500), Reply::Pruned(500)];
         assert_eq!(replies, all);
     }
-    // A session sends its statistics when it ends, at the latest.
     drop(store);
-    let end = Instant::now() + PATIENCE;
     for index in ["used_key_until", "parked_since", "run_ended"] {
-        let read =
-            format!("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = '{index}'");
-        let mut entries = user.number(&read);
-        while entries < 5_000 {
-            assert!(Instant::now() < end, "the statistics never come");
-            std::thread::sleep(Duration::from_millis(100));
-            entries = user.number(&read);
-        }
+        let entries = entries_read(&user, index, 5_000);
         assert!(entries < 10_000, "{index}: {entries} entries were read to delete 5,000 rows");
     }
+    holder.execute("COMMIT");
+}
+
+/// How many entries of an index were read, once there are so many. (A session sends its statistics
+/// when it ends, at the latest.)
+fn entries_read(user: &Connected, index: &str, least: i64) -> i64 {
+    let read =
+        format!("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = '{index}'");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let entries = user.number(&read);
+        if entries >= least {
+            return entries;
+        }
+        assert!(Instant::now() < end, "{index}: the statistics never come");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_node_joins_without_passing_the_batches_that_a_snapshot_keeps() {
+    let server = server();
+    let database = server.database();
+    let mut store = PostgresStore::new(database.place());
+    PostgresStore::prepare(&database.place()).unwrap();
+    let user = database.client();
+    let batches = |writer: u32, tokens: &str, age: &str| {
+        user.execute(&format!(
+            "INSERT INTO lars.batch SELECT '{writer:08}-0000-0000-0000-000000000000', n, {age}
+               FROM generate_series({tokens}) AS n"
+        ));
+    };
+    // Writers that are silent, between others that are not.
+    for writer in [1, 3, 5] {
+        batches(writer, "1, 20000", "now()");
+        batches(writer + 1, "1, 3", "now() - interval '31 days'");
+    }
+    let holder = database.client();
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM lars.batch LIMIT 1");
+    user.execute("SET enable_indexscan = off; SET enable_bitmapscan = off");
+    user.execute("DELETE FROM lars.batch WHERE token BETWEEN 4 AND 19990");
+    let second = Micros::SECOND;
+    let join = Keep::Join { node: 7, serves: true, terms: Terms { lease: second, window: second } };
+    let joined = store.transact(&[Request::Keep(join)]).unwrap().replies;
+    assert!(matches!(joined[..], [Reply::Joined { .. }]), "{joined:?}");
+    let left = "SELECT count(*) * 100 + count(DISTINCT writer) FROM lars.batch";
+    assert_eq!(user.number(left), 3 * 13 * 100 + 3, "those of the three that live");
+    drop(store);
+    let entries = entries_read(&user, "batch_pkey", 1);
+    assert!(entries < 1_000, "{entries} entries were read");
     holder.execute("COMMIT");
 }

@@ -18,8 +18,17 @@ const SILENT: Micros = Micros::DAY.times(30);
 const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, lease, ahead, started_at, renewed_at)
      VALUES ($1, $2, $3, $5, $6, $4, $4) ON CONFLICT (id) DO NOTHING";
 
-/// Writers that have been silent for long are gone.
-const FORGET_SILENT: &str = "DELETE FROM lars.batch WHERE at < $1";
+/// Writers whose last batch was long ago are gone. They are found from one last batch to the one
+/// before it in the index: those of writers that live leave dead rows, which a snapshot may keep by
+/// the million.
+const FORGET_SILENT: &str = "WITH RECURSIVE last AS (
+       (SELECT writer, at FROM lars.batch ORDER BY writer DESC, token DESC LIMIT 1)
+        UNION ALL
+       SELECT b.writer, b.at
+         FROM last CROSS JOIN LATERAL (
+              SELECT writer, at FROM lars.batch WHERE writer < last.writer
+               ORDER BY writer DESC, token DESC LIMIT 1) AS b)
+     DELETE FROM lars.batch WHERE writer = ANY (ARRAY(SELECT writer FROM last WHERE at < $1))";
 
 const MAKE_BUCKETS: &str = "SELECT lars.make_buckets($1)";
 
