@@ -1,13 +1,14 @@
 //! How many buckets are read from the start of their index in one batch.
 //!
 //! Rows that are gone stay in an index as long as somebody's snapshot sees them, and whoever reads
-//! a bucket from its start passes them all. Of two million in 64 buckets, which half an hour leaves
-//! at a thousand timers a second, PostgreSQL makes 8 to 18 s. So as many buckets are read at a time
-//! as take a moment, and the others with the next batches.
+//! a bucket from its start passes them all. Half an hour at a thousand timers a second leaves two
+//! million of them, and to read all 64 buckets past those takes PostgreSQL 8 to 18 s. So a batch
+//! reads as many buckets as take a moment, and the next batches read the others.
 
 use crate::time::Micros;
 
-/// How many there are at first: few enough where each takes long, and where none does, all soon.
+/// The first portion: a few, because each may take long. If none does, all are read a few batches
+/// later.
 const FIRST: usize = 8;
 
 /// There are at most so many buckets.
@@ -29,7 +30,7 @@ pub(super) struct Portion {
 impl Portion {
     pub(super) const FIRST: Self = Self { most: FIRST, has: 0 };
 
-    /// Whether the batch may have one more; if so, it has.
+    /// Whether the batch may have one more. If so, it counts as taken.
     pub(super) fn takes(&mut self) -> bool {
         let takes = self.has < self.most;
         self.has += usize::from(takes);
@@ -62,7 +63,7 @@ impl Portion {
 mod tests {
     use super::*;
 
-    /// Takes all that may be taken: how many that are.
+    /// Takes as many as it may, and says how many.
     fn take(portion: &mut Portion) -> usize {
         (0..).take_while(|_| portion.takes()).count()
     }

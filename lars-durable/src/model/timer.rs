@@ -81,7 +81,7 @@ impl When {
         }
     }
 
-    /// Whether the store's clock shows too much by now.
+    /// Whether that is behind the end, now that the store's clock shows this.
     fn is_over(self, clock: Timestamp) -> bool {
         matches!(self, Self::UpTo(until, _) if self.by(clock) > until)
     }

@@ -32,7 +32,8 @@ impl Floors {
         }
     }
 
-    /// The transaction may have failed, and before it they were so.
+    /// The transaction has failed, or may have. `before` is what the floors were before it: nothing
+    /// that it deleted counts as deleted.
     pub(super) fn undo(&mut self, before: &Self) {
         self.used_key.undo(before.used_key);
         self.parked.undo(before.parked);
@@ -43,8 +44,8 @@ impl Floors {
 /// Where the next portion begins, in one table.
 #[derive(Clone, Copy)]
 pub(super) struct Floor {
-    /// Nothing that is older and known here is left. As long as no portion got through from the
-    /// start, nothing is known.
+    /// All older rows that this node knows of are deleted. `None` until a portion that began at the
+    /// start has succeeded.
     at: Option<Timestamp>,
     /// When one began at the start, also if it failed: the next one need not fail too.
     began: Timestamp,
@@ -62,8 +63,8 @@ impl Floor {
         Timestamp::MIN
     }
 
-    /// A portion of what became old before `bound` is deleted, its last row of this time. Without a
-    /// row, all of it was.
+    /// A portion of what became old before `bound` is deleted, and its last row became old at
+    /// `last`. If it had no row, nothing before `bound` is left.
     pub(super) fn raise(&mut self, last: Option<Timestamp>, bound: Timestamp) {
         self.at = Some(last.unwrap_or(bound));
     }

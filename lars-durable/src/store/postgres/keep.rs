@@ -18,9 +18,9 @@ const SILENT: Micros = Micros::DAY.times(30);
 const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, lease, ahead, started_at, renewed_at)
      VALUES ($1, $2, $3, $5, $6, $4, $4) ON CONFLICT (id) DO NOTHING";
 
-/// Writers whose last batch was long ago are gone. They are found from one last batch to the one
-/// before it in the index: those of writers that live leave dead rows, which a snapshot may keep by
-/// the million.
+/// Writers whose last batch was long ago are gone. The index is walked backwards, from the last
+/// batch of a writer to the last one of the writer before it. The batches between them may be dead
+/// rows by the million, as long as a snapshot keeps them.
 const FORGET_SILENT: &str = "WITH RECURSIVE last AS (
        (SELECT writer, at FROM lars.batch ORDER BY writer DESC, token DESC LIMIT 1)
         UNION ALL
