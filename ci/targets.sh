@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=target/targets
 platforms=(32-bit windows big-endian)
 # On the other days `ci/all.sh` has other steps.
-of_days=(none none 32-bit none windows big-endian)
+of_days=(none big-endian none 32-bit none windows)
 crates=(-p lars-base -p lars-scheduler -p lars-jobs -p lars-bridges -p mini-actor)
 day=${LARS_DAY:-$(($(date +%s) / 86400))}
 platform=${1:-${of_days[day % 6]}}
