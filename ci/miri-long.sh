@@ -13,7 +13,7 @@ if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
     echo "!!!!! SKIPPED: miri cannot be had on this machine !!!!!"
     exit 0
 fi
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/miri
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/miri RUST_TEST_THREADS=1
 from=${1:-0} to=${2:-32}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

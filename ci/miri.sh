@@ -26,6 +26,8 @@ fi
 export CARGO_TARGET_DIR=target/miri
 # Miri takes seconds to print one, and some tests panic a hundred times on purpose.
 export RUST_BACKTRACE=0
+# Miri runs one thread at a time.
+export RUST_TEST_THREADS=1
 
 day=${LARS_DAY:-$(($(date +%s) / 86400))}
 seed=-Zmiri-seed=$day

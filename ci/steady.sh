@@ -25,7 +25,8 @@ out=${CARGO_TARGET_DIR:-target}/steady
 rm -rf "$out"
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-export LARS_POSTGRES=1 LIMIT=${LIMIT:-600} OUT=$out
+# As many at a time as in `cargo test` (.cargo/config.toml).
+export LARS_POSTGRES=1 LIMIT=${LIMIT:-600} OUT=$out RUST_TEST_THREADS=${RUST_TEST_THREADS:-8}
 
 # The test binaries of a build: name, folder to run in, path.
 binaries() {

@@ -10,6 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=target/targets
+# A 32-bit program has little memory, and Wine has one server.
+export RUST_TEST_THREADS=2
 platforms=(32-bit windows big-endian)
 # On the other days `ci/all.sh` has other steps.
 of_days=(none big-endian none 32-bit none windows)
@@ -147,7 +149,7 @@ as_big_endian() {
         && ! cargo +nightly miri --version >/dev/null 2>&1; then
         skip "miri cannot be had on this machine"
     else
-        export RUST_BACKTRACE=0
+        export RUST_BACKTRACE=0 RUST_TEST_THREADS=1
         export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
         cargo +nightly miri test --quiet --target "$big" -p lars-scheduler --lib -- \
             raw_task:: entry:: wheel:: tick:: sleep_word:: stop_word:: \

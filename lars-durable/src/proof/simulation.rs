@@ -26,8 +26,8 @@ use super::history::{self, Summary};
 use super::{assert_same, in_short};
 
 /// Histories of `cargo test`: of the plan in which everything may happen, and of each other one.
-const HISTORIES: u64 = 1_000;
-const OTHERS: u64 = 40;
+const HISTORIES: u64 = 400;
+const OTHERS: u64 = 20;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
@@ -73,7 +73,7 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
                 panic!("{wrong}\nrerun it with LARS_SIM_SEED={seed}");
             }
         }
-        if checked.fetch_add(1, Ordering::Relaxed) % 100_000 == 99_999 {
+        if checked.fetch_add(1, Ordering::Relaxed) % 20_000 == 19_999 {
             println!("{} histories", checked.load(Ordering::Relaxed));
         }
     };
