@@ -1,9 +1,9 @@
 //! Actors on the thread that asks for them to run, as in a test.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use lars_scheduler::{Handle, Task as Timer};
+use lars_scheduler::Handle;
+use lars_scheduler::extend::Systems;
 
 use crate::base::panics::guard;
 use crate::dispatcher::tally::Tally;
@@ -100,10 +100,10 @@ impl Manual {
                 this.ask_for_a_turn();
             }
         };
-        if timers.schedule_once(Duration::ZERO, Timer::new(turn).inline()).is_err() {
-            // There was no place for it: the next actor that is scheduled asks again. (A message
-            // to one that waits here does not, because it counts as scheduled.) After the
-            // scheduler's end, closing the system runs what is left.
+        // Not a timer that takes a place within `max_pending`: if there were none, nothing would
+        // ask again, because an actor that waits here counts as scheduled.
+        if !timers.run_next_turn(turn) {
+            // The scheduler has ended. Closing the system runs what is left.
             is_asked.swap(false, Ordering::AcqRel);
         }
     }
@@ -124,6 +124,7 @@ mod tests {
     use crate::dispatcher::task::Activate;
     use lars_scheduler::LightArrayRevolverScheduler;
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     /// Panics in its first turn, and when it is dropped.
     #[derive(Default)]
