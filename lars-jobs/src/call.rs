@@ -318,6 +318,6 @@ pub(crate) fn schedule_calls<R: RunResult, C: IntoRepeatedCall<R>>(
     let Call { run, options } = call.into_call();
     let series = Series::new(run, options, RunOn::Default, ());
     let due = handle.due_from(initial);
-    let (outcome, series) = series.start::<R, C>(handle, initial, rhythm)?;
+    let (outcome, series) = series.start::<R, C>(handle, due, rhythm)?;
     Ok(ScheduledCall::new(outcome, Arc::new(series), due, handle.clone()))
 }

@@ -22,7 +22,9 @@ pub trait Jobs {
     /// Calls `call` once, `delay` from now, for its result.
     ///
     /// The timer is one of [`schedule_once`](Handle::schedule_once), with the same promises: never
-    /// early, any delay up to [`Duration::MAX`].
+    /// early, any delay up to [`Duration::MAX`]. As in the JDK the delay counts from the call, even
+    /// if [`Backpressure`](lars_scheduler::Backpressure) holds that back. (That of `schedule_once`
+    /// counts from the end of such a wait.)
     ///
     /// # Errors
     ///

@@ -273,6 +273,30 @@ where
     }
 }
 
+impl<Op, Work, When> Retry<Op, Work, When>
+where
+    Work: TryFuture,
+    When: FnMut(&Work::Error) -> bool,
+{
+    /// An attempt has failed. The pause before the next one begins, if there is to be one.
+    fn begin_pause(self: Pin<&mut Self>, error: Work::Error) -> Result<(), GiveUp> {
+        let mut this = self.project();
+        let again = (this.when)(&error);
+        *this.last = Some(error);
+        if !again {
+            return Err(GiveUp::Error);
+        }
+        let pause = this.backoff.next_delay().ok_or(GiveUp::Attempts)?;
+        let next = this.handle.due_after(pause);
+        if *this.deadline != WhenDue::Never && next >= *this.deadline {
+            return Err(GiveUp::Deadline);
+        }
+        sleep_to(this.sleep, this.handle, this.place, next);
+        this.step.set(RetryStep::Pause);
+        Ok(())
+    }
+}
+
 /// Moves the sleep, or makes the first one.
 fn sleep_to(
     sleep: &mut Option<Sleep>,
@@ -318,20 +342,10 @@ where
                     }
                     Poll::Ready(Err(error)) => {
                         attempted = true;
-                        let again = (this.when)(&error);
-                        *this.last = Some(error);
-                        if !again {
-                            break GiveUp::Error;
+                        match self.as_mut().begin_pause(error) {
+                            Ok(()) => {}
+                            Err(reason) => break reason,
                         }
-                        let Some(pause) = this.backoff.next_delay() else {
-                            break GiveUp::Attempts;
-                        };
-                        let next = this.handle.due_after(pause);
-                        if *this.deadline != WhenDue::Never && next >= *this.deadline {
-                            break GiveUp::Deadline;
-                        }
-                        sleep_to(this.sleep, this.handle, this.place, next);
-                        this.step.set(RetryStep::Pause);
                     }
                     Poll::Pending if *this.deadline == WhenDue::Never => return Poll::Pending,
                     Poll::Pending => match ready!(poll_sleep(this.sleep, context)) {

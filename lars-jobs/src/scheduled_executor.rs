@@ -429,7 +429,7 @@ impl ScheduledExecutor {
         let member = Member { shared: Arc::clone(shared), number };
         let series = Series::new(run, options, shared.run_on.clone(), member);
         let due = shared.handle.due_from(initial);
-        let (outcome, series) = series.start::<R, C>(&shared.handle, initial, rhythm)?;
+        let (outcome, series) = series.start::<R, C>(&shared.handle, due, rhythm)?;
         let series: Arc<dyn Target> = Arc::new(series);
         let doomed = match shared.registry.lock().repeats.get_mut(&number) {
             Some(entry) => {

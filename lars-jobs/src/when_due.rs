@@ -48,6 +48,14 @@ impl DueOn for Handle {
     }
 }
 
+/// The start of a repeat whose first run is due then.
+pub(crate) fn start_at(due: WhenDue) -> Start {
+    match due {
+        WhenDue::At(instant) => Start::At(instant),
+        WhenDue::Never => Start::After(Duration::MAX),
+    }
+}
+
 /// Moves a timer to when it is due.
 pub(crate) fn reset_due(timer: &Cancellable, due: WhenDue) -> bool {
     match due {

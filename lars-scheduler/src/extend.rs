@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`RunOn`], [`Task::run_on`], [`Periodic::run_on`] | where something runs, as a value |
 //! | [`Systems::contain`], [`identity`] | running a user's code, and saying whose it is |
-//! | [`Systems::hand_over`] | running what was accepted, without a timer |
+//! | [`Systems::hand_over`], [`Systems::run_next_turn`] | running what was accepted, without a timer, or without a place for one |
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
@@ -66,7 +66,7 @@ use crate::engine::dispatch::{hand_over, hand_over_to_pool};
 use crate::engine::share::wait_later;
 use crate::engine::shared::DefaultExecutor;
 use crate::executor::TaskBody;
-use crate::executor::task::{CancelHook, HookedBody};
+use crate::executor::task::{CancelHook, HookedBody, TaskOptions};
 use crate::hooks::PanicIn;
 use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 use lars_base::time::Instant;
@@ -96,6 +96,12 @@ pub trait Systems {
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is, and outside spans.
     fn hand_over_to_pool(&self, body: impl TaskBody);
+
+    /// Runs a task in the next turn of the scheduler, on the thread that turns it, and outside
+    /// spans: for work that was accepted, and that `max_pending` may not refuse now. It is a timer
+    /// that takes no place. False if the scheduler has stopped: then the task is dropped.
+    #[track_caller]
+    fn run_next_turn(&self, body: impl TaskBody) -> bool;
 
     /// Waits now, if a call of this thread that schedules something would wait
     /// ([`Backpressure::Wait`](crate::Backpressure::Wait)). For systems that schedule under a lock
@@ -195,6 +201,16 @@ impl Systems for Handle {
         let now = live.clock.now();
         let task = RawTask::new(body, Label::default());
         hand_over_to_pool(live, &live.pool, task, now, (now, None));
+    }
+
+    #[track_caller]
+    fn run_next_turn(&self, body: impl TaskBody) -> bool {
+        let place = Location::caller();
+        let now = self.live().clock.now();
+        let due = Deadline { at: now, immediate: true };
+        let label = Label::at(place);
+        let options = TaskOptions { run_on: RunOn::Inline, run_on_close: false, label };
+        self.outside_spans(|| self.submit((now, due), &options, place, body)).is_ok()
     }
 
     fn wait_for_share(&self) {

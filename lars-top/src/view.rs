@@ -49,7 +49,7 @@ impl App {
             Constraint::Length(1),
         ])
         .areas(frame.area());
-        frame.render_widget(self.head(), head);
+        frame.render_widget(self.head(head.width), head);
         frame.render_widget(self.tabs(tabs.width), tabs);
         match self.trend.last() {
             Some(snapshot) => self.page(frame, body, snapshot),
@@ -73,23 +73,32 @@ impl App {
         }
     }
 
-    fn head(&self) -> Line<'_> {
-        let mut spans = vec![" lars-top ".bold().fg(Color::Black).bg(ACCENT), " ".into()];
-        if let Some(snapshot) = self.trend.last() {
-            spans.push(clean(&snapshot.program).bold());
-            let about = format!("  pid {}  watched for {}", snapshot.pid, time(snapshot.taken));
-            spans.push(about.fg(FAINT));
-            if snapshot.counts.stopped {
-                spans.push("  STOPPED".bold().fg(BAD));
-            }
+    /// The program, and in which state it and the view are. Where there is no room for all, the
+    /// state is seen before the rest.
+    fn head(&self, width: u16) -> Line<'_> {
+        let last = self.trend.last();
+        let mut states = Vec::new();
+        if last.is_some_and(|snapshot| snapshot.counts.stopped) {
+            states.push("  STOPPED".bold().fg(BAD));
         }
         if self.controls.paused {
-            spans.push("  PAUSED".bold().fg(WARN));
+            states.push("  PAUSED".bold().fg(WARN));
         }
-        if self.trouble.is_some() && self.trend.last().is_some() {
-            spans.push("  NO CONNECTION".bold().fg(BAD));
+        if self.trouble.is_some() && last.is_some() {
+            states.push("  NO CONNECTION".bold().fg(BAD));
         }
-        Line::from(spans)
+        let title = " lars-top ".bold().fg(Color::Black).bg(ACCENT);
+        let Some(snapshot) = last else {
+            return Line::from_iter([title].into_iter().chain(states));
+        };
+        let program = [" ".into(), clean(&snapshot.program).bold()];
+        let about = format!("  pid {}  watched for {}", snapshot.pid, time(snapshot.taken));
+        let all = [title.clone()].into_iter().chain(program.clone()).chain([about.fg(FAINT)]);
+        let all = Line::from_iter(all.chain(states.clone()));
+        if all.width() <= usize::from(width) {
+            return all;
+        }
+        Line::from_iter([title].into_iter().chain(states).chain(program))
     }
 
     /// The pages; where there is no room, only this one with its title.

@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::outcome::{CallError, CallOutcome, Promise, promise};
 use super::sealed::MaybeLast;
 use super::{Call, CallOptions, IntoRepeatedCall, RunResult};
+use crate::when_due::start_at;
 use lars_base::sync::Mutex;
+use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::extend::{EndOfSeries, RunOn};
-use lars_scheduler::{Cancellable, Handle, ScheduleError, Start};
+use lars_scheduler::{Cancellable, Handle, ScheduleError};
 
 /// A call that runs once. `keep` is dropped after its promise is settled.
 pub(crate) struct CallBody<F, T, K> {
@@ -115,7 +117,7 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
     pub(crate) fn start<R, C>(
         self,
         handle: &Handle,
-        initial: Start,
+        due: WhenDue,
         rhythm: Rhythm,
     ) -> Result<(Arc<CallOutcome<V>>, Cancellable), ScheduleError<C>>
     where
@@ -140,6 +142,7 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
             move || at_stop.hand_back(),
             over,
         );
+        let initial = start_at(due);
         let started = match rhythm {
             Rhythm::FixedDelay(delay) => {
                 handle.schedule_with_fixed_delay(initial, delay, task).map_err(|e| e.map(drop))

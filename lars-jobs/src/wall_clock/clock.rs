@@ -131,29 +131,33 @@ impl VirtualWallClock {
     ///
     /// # Panics
     ///
-    /// If that is beyond what a [`SystemTime`] can express.
+    /// If that is beyond what a [`SystemTime`] can express. The clock goes on as before.
     pub fn jump_forward(&self, by: Duration) {
-        self.jump(|shown| shown + by);
+        self.jump(|shown| shown.checked_add(by));
     }
 
     /// Sets the clock back by `by`.
     ///
     /// # Panics
     ///
-    /// If that is beyond what a [`SystemTime`] can express.
+    /// If that is beyond what a [`SystemTime`] can express. The clock goes on as before.
     pub fn jump_back(&self, by: Duration) {
-        self.jump(|shown| shown - by);
+        self.jump(|shown| shown.checked_sub(by));
     }
 
-    fn jump(&self, to: impl FnOnce(SystemTime) -> SystemTime) {
+    fn jump(&self, to: impl Fn(SystemTime) -> Option<SystemTime>) {
         let mut set = self.set.lock();
         let now = self.handle.now();
-        // A clock that stands still at the last time goes on from there. Otherwise `at` stays:
-        // Windows distinguishes 100 ns, and each jump would round what has passed.
-        if set.wall.checked_add(now.saturating_duration_since(set.at)).is_none() {
-            *set = Setting { wall: set.shown(now), at: now };
-        }
-        set.wall = to(set.wall);
+        let wall =
+            to(set.shown(now)).expect("the clock cannot jump beyond what a SystemTime can express");
+        let goes_on = set.wall.checked_add(now.saturating_duration_since(set.at)).is_some();
+        *set = match to(set.wall).filter(|_| goes_on) {
+            // `at` stays: Windows distinguishes 100 ns, and each jump would round what has passed.
+            Some(wall) => Setting { wall, at: set.at },
+            // It stands still at the last time, or was set to a time so near the first one that
+            // only what has passed since leaves room for the jump.
+            None => Setting { wall, at: now },
+        };
     }
 }
 

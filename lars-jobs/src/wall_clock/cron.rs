@@ -179,9 +179,7 @@ impl CronSchedule {
     /// ));
     /// ```
     pub fn parse(text: &str, zone: &str) -> Result<Self, CronError> {
-        let zone = TimeZone::get(zone)
-            .map_err(|error| CronError::Zone { zone: zone.into(), reason: error.to_string() })?;
-        Self::in_zone(text, zone)
+        Self::in_zone(text, known(zone, TimeZone::get(zone))?)
     }
 
     /// The expression `text` in the system's zone.
@@ -190,11 +188,7 @@ impl CronSchedule {
     ///
     /// Same as [`parse`](Self::parse), and if the system's zone cannot be determined.
     pub fn parse_in_system_zone(text: &str) -> Result<Self, CronError> {
-        let zone = TimeZone::try_system().map_err(|error| CronError::Zone {
-            zone: "of the system".into(),
-            reason: error.to_string(),
-        })?;
-        Self::in_zone(text, zone)
+        Self::in_zone(text, known("of the system", TimeZone::try_system())?)
     }
 
     /// The expression, as it was parsed.
@@ -248,6 +242,16 @@ impl CronSchedule {
             (from, inclusive) = (resumes, true);
         }
     }
+}
+
+/// The zone that was found by this name. `Etc/Unknown` stands for none, and would pass for UTC.
+fn known(name: &str, found: Result<TimeZone, jiff::Error>) -> Result<TimeZone, CronError> {
+    let reason = match found {
+        Ok(zone) if zone.is_unknown() => "this name stands for a zone that is not known".into(),
+        Ok(zone) => return Ok(zone),
+        Err(error) => error.to_string(),
+    };
+    Err(CronError::Zone { zone: name.into(), reason })
 }
 
 /// The time between two transitions of a zone, in which the offset is the same.

@@ -7,6 +7,7 @@ mod cron;
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -75,6 +76,35 @@ fn every(period: Duration) -> impl Fn(SystemTime) -> Option<SystemTime> + Send +
         let next = (since / period.as_nanos() + 1) * period.as_nanos();
         Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(next).ok()?))
     }
+}
+
+/// The first time that a [`SystemTime`] can express.
+fn first_time() -> SystemTime {
+    let (mut first, mut step) = (SystemTime::UNIX_EPOCH, Duration::MAX);
+    while !step.is_zero() {
+        match first.checked_sub(step) {
+            Some(earlier) if earlier < first => first = earlier,
+            _ => step /= 2,
+        }
+    }
+    first
+}
+
+#[test]
+fn a_virtual_wall_clock_jumps_back_to_the_first_time_there_is_and_not_beyond() {
+    let (time, first) = (virtual_time(), first_time());
+    let clock = VirtualWallClock::new(time.handle(), first);
+    time.advance(2 * HOUR);
+    clock.jump_back(HOUR);
+    assert_eq!(clock.now(), first + HOUR);
+    time.advance(HOUR);
+    clock.jump_back(2 * HOUR);
+    assert_eq!(clock.now(), first);
+    time.advance(HOUR);
+    let beyond = catch_unwind(AssertUnwindSafe(|| clock.jump_back(2 * HOUR))).unwrap_err();
+    let message = beyond.downcast_ref::<String>().unwrap();
+    assert_eq!(*message, "the clock cannot jump beyond what a SystemTime can express");
+    assert_eq!(clock.now(), first + HOUR, "it goes on as before");
 }
 
 #[test]

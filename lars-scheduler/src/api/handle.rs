@@ -272,8 +272,9 @@ impl Handle {
         }
     }
 
-    /// Schedules a run of a repeat, which has its room for all of its runs; see `repeat::Room`. On
-    /// an error the body is given back and will not run.
+    /// Schedules what takes no place of its own: a run of a repeat, which has its room for all of
+    /// its runs (see `repeat::Room`), or what must not be refused. On an error the body is given
+    /// back and will not run.
     pub(crate) fn submit<B: TaskBody>(
         &self,
         (now, due): (u64, Deadline),

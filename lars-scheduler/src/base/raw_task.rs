@@ -248,7 +248,8 @@ struct Table {
     known_as: fn() -> &'static str,
     /// Whether the last word of the storage holds the place, as an `Option<&Location>`.
     keeps_place: bool,
-    /// The label of all tasks with this table. Empty if the storage keeps the place.
+    /// The label of all tasks with this table. Empty for those without a name whose place is in the
+    /// storage.
     label: Label,
 }
 

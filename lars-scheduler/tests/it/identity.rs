@@ -1,9 +1,11 @@
 //! Whose a task is: in panic reports, with cancellables, with what `stop` hands back.
 
+use std::future::pending;
 use std::panic::Location;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use futures::FutureExt;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::hooks::PanicIn;
 use lars_scheduler::listing::TimerQuery;
@@ -204,4 +206,15 @@ fn code_that_schedules_for_its_callers_passes_their_place_on() {
     assert_eq!(lines_of(&time), [line; 3]);
     time.advance(3 * SECOND);
     assert_eq!(lines_of(&time), [line], "the next run of the repeat");
+}
+
+#[test]
+fn futures_that_wait_on_behalf_of_other_code_show_its_place() {
+    // (Not in functions that track their callers, which would pass the place on by themselves.)
+    let (time, here) = (builder().build_virtual().unwrap(), Location::caller());
+    let mut sleep = time.sleep(SECOND).placed_at(here);
+    let mut timeout = time.timeout(2 * SECOND, pending::<()>()).placed_at(here);
+    assert!((&mut sleep).now_or_never().is_none());
+    assert!((&mut timeout).now_or_never().is_none());
+    assert_eq!(lines_of(&time), [here.line(); 2]);
 }

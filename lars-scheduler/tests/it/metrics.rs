@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{ByHand, Notes, eventually, ms, ns, scaled, secs, settle, ticked, virtual_time};
 use lars_scheduler::executor::TaskBody;
+use lars_scheduler::extend::Systems;
 use lars_scheduler::{
     Cancellable, LightArrayRevolverScheduler, Metrics, Pool, Refusal, Task, VirtualTime,
 };
@@ -338,6 +339,23 @@ fn a_repeat_takes_one_place_and_gives_it_back_when_it_ends() {
     assert!(series.cancel());
     let _ = time.schedule_once(secs(1), || ()).unwrap();
     assert!(time.schedule_once(secs(1), || ()).is_err());
+}
+
+#[test]
+fn what_a_system_runs_in_the_next_turn_is_not_refused_and_takes_no_place() {
+    let (time, runs) = (limited(1), Notes::new());
+    let _only = time.schedule_once(ms(1), || ()).unwrap();
+    let (first, last) = (runs.clone(), runs.clone());
+    assert!(time.run_next_turn(move || first.add("first")));
+    assert_eq!(runs.len(), 0, "not in the call");
+    time.advance(Duration::ZERO);
+    assert_eq!(runs.take(), ["first"]);
+    assert!(time.schedule_once(ms(1), || ()).is_err(), "it has given no place back");
+    time.advance(ms(1));
+    assert!(time.schedule_once(ms(1), || ()).is_ok());
+    time.stop().wait();
+    assert!(!time.run_next_turn(move || last.add("last")));
+    assert_eq!(runs.len(), 0);
 }
 
 #[test]

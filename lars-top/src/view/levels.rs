@@ -33,16 +33,23 @@ pub(super) fn shown(levels: &[Level]) -> impl Iterator<Item = (usize, &Level)> {
     levels.iter().enumerate().take(last.unwrap_or(0).max(1) + 1)
 }
 
-/// What a level is.
-pub(super) fn about(number: usize, level: &Level) -> Line<'static> {
+/// What a level is. Where there is no room for all, the number of its timers is seen before the
+/// rest.
+pub(super) fn about(number: usize, level: &Level, width: usize) -> Line<'static> {
     let turn = level.span.saturating_mul(level.slots.len() as u64);
     let timers = level.slots.iter().fold(0, |all: u64, count| all.saturating_add(*count));
-    Line::from(vec![
-        format!("level {number}").bold(),
-        format!("  {} a slot, {} a turn", time(level.span), time(turn)).fg(FAINT),
-        format!("   {}", grouped(timers)).into(),
-        " timers".fg(FAINT),
-    ])
+    let slot = format!("  {} a slot", time(level.span));
+    let line = |times: String| {
+        Line::from(vec![
+            format!("level {number}").bold(),
+            times.fg(FAINT),
+            format!("   {}", grouped(timers)).into(),
+            " timers".fg(FAINT),
+        ])
+    };
+    let shorter = [format!("{slot}, {} a turn", time(turn)), slot].map(line);
+    let fits = shorter.into_iter().find(|line| line.width() <= width);
+    fits.unwrap_or_else(|| line(String::new()))
 }
 
 /// A level as a row: the height of a cell says how full its slot is. The slot of the present is

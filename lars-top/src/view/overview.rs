@@ -20,6 +20,10 @@ const COUNTS: u16 = 37;
 const LATENESS: u16 = 41;
 /// From this width on, the history between them says something.
 const HISTORY: u16 = 20;
+/// The width of what should be zero.
+const TROUBLES: u16 = 41;
+/// From this width on, the groups beside it say whose the timers are.
+const GROUPS: u16 = 29;
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let [top, middle, bottom] = Layout::vertical([
@@ -29,24 +33,38 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     ])
     .areas(area);
     // Where there is no room for all, the counts are readable, and first the history is left out.
-    let [fired, late] = match area.width.saturating_sub(COUNTS) {
-        room if room < LATENESS => [Constraint::Fill(1), Constraint::Length(0)],
-        room if room < LATENESS + HISTORY => [Constraint::Length(0), Constraint::Fill(1)],
-        _ => [Constraint::Fill(1), Constraint::Length(LATENESS)],
+    let (all, none) = (Constraint::Fill(1), Constraint::Length(0));
+    let [counts, fired, late] = match area.width.saturating_sub(COUNTS) {
+        room if room < HISTORY => [all, none, none],
+        room if room < LATENESS => [Constraint::Length(COUNTS), all, none],
+        room if room < LATENESS + HISTORY => [Constraint::Length(COUNTS), none, all],
+        _ => [Constraint::Length(COUNTS), all, Constraint::Length(LATENESS)],
     };
-    let [counts, fired, late] =
-        Layout::horizontal([Constraint::Length(COUNTS), fired, late]).areas(top);
-    frame.render_widget(Paragraph::new(count_lines(app, snapshot)).block(block("Timers")), counts);
+    let [counts, fired, late] = Layout::horizontal([counts, fired, late]).areas(top);
+    let lines = count_lines(app, snapshot, late.is_empty());
+    frame.render_widget(Paragraph::new(lines).block(block("Timers")), counts);
     draw_history(app, frame, fired);
     draw_lateness(app, frame, late);
     draw_wheel(frame, middle, snapshot);
-    let [groups, troubles] =
-        Layout::horizontal([Constraint::Fill(3), Constraint::Length(41)]).areas(bottom);
+    let [groups, troubles] = bottom_parts(bottom);
     draw_groups(app, frame, groups, snapshot);
     draw_troubles(frame, troubles, snapshot);
 }
 
-fn count_lines(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
+/// The areas of the largest groups and of what should be zero: beside each other, or that which
+/// should be zero above the groups, or alone.
+fn bottom_parts(area: Rect) -> [Rect; 2] {
+    if area.width >= TROUBLES + GROUPS {
+        return Layout::horizontal([Constraint::Fill(1), Constraint::Length(TROUBLES)]).areas(area);
+    }
+    // Of each at least its frame and two lines.
+    let groups = if area.height < 9 { Constraint::Length(0) } else { Constraint::Fill(2) };
+    let [troubles, groups] = Layout::vertical([Constraint::Fill(3), groups]).areas(area);
+    [groups, troubles]
+}
+
+/// The counts. `with_lateness`: it has no block of its own, and comes in place of the tick.
+fn count_lines(app: &App, snapshot: &Snapshot, with_lateness: bool) -> Vec<Line<'static>> {
     let (rates, counts) = (app.trend.rates(), &snapshot.counts);
     let line = |what: &str, rate: Option<f64>, total: String| {
         let rate = rate.map_or_else(String::new, |rate| format!("{}/s", short(rate)));
@@ -63,7 +81,14 @@ fn count_lines(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
         line("wake-ups", Some(rates.wake_ups), grouped(counts.wake_ups)),
         line("pending", None, grouped(counts.pending)),
         line("memory", None, bytes(counts.timer_memory)),
-        line("tick", None, time(counts.tick)),
+        if with_lateness {
+            let mut late = quantiles(&app.trend.lateness());
+            // In place of the median, for which there is no room.
+            late.spans.splice(..2, [" late".fg(FAINT)]);
+            late
+        } else {
+            line("tick", None, time(counts.tick))
+        },
     ]
 }
 
@@ -163,14 +188,15 @@ fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         Some(pending) => {
             let most = levels::fullest(&pending.levels);
             for (number, level) in levels::shown(&pending.levels) {
-                let about = levels::about(number, level);
                 let width = usize::from(area.width).saturating_sub(2);
                 if area.width >= WIDE {
                     let mut line = levels::cells(level, most, 64);
                     line.push_span("  ");
-                    line.extend(about);
+                    let rest = width.saturating_sub(line.width());
+                    line.extend(levels::about(number, level, rest));
                     lines.push(line);
                 } else {
+                    let about = levels::about(number, level, width);
                     lines.extend([about, levels::cells(level, most, width)]);
                 }
             }

@@ -17,18 +17,33 @@ use crate::text::{ago, time};
 /// From where to where each ring goes, the lowest level outside.
 const RINGS: [(f64, f64); 3] = [(0.72, 1.0), (0.42, 0.66), (0.14, 0.36)];
 
+/// From this width on, the rows beside the rings say what the levels are.
+const ROWS: u16 = 40;
+
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let Some(pending) = &snapshot.pending else {
         frame.render_widget(Paragraph::new(" being listed …").block(block("The wheel")), area);
         return;
     };
-    // A cell is about twice as high as it is wide.
-    let side = area.height.saturating_mul(2).min(area.width / 2);
-    let [round, rows] =
-        Layout::horizontal([Constraint::Length(side), Constraint::Fill(1)]).areas(area);
+    let [round, rows] = parts(area, pending);
     draw_rings(frame, round, &pending.levels);
     let lines = lines(pending, usize::from(rows.width).saturating_sub(2));
     frame.render_widget(Paragraph::new(lines).block(block("How full its slots are")), rows);
+}
+
+/// The areas of the rings and of the rows: beside each other, or the rows above, all of them.
+fn parts(area: Rect, pending: &Pending) -> [Rect; 2] {
+    // A cell is about twice as high as it is wide.
+    let side = |height: u16| height.saturating_mul(2);
+    let beside = side(area.height).min(area.width / 2);
+    if area.width - beside >= ROWS {
+        return Layout::horizontal([Constraint::Length(beside), Constraint::Fill(1)]).areas(area);
+    }
+    let lines = lines(pending, 0).len() as u16;
+    let [rows, below] =
+        Layout::vertical([Constraint::Length(lines + 2), Constraint::Fill(1)]).areas(area);
+    let [round] = Layout::horizontal([Constraint::Max(side(below.height))]).areas(below);
+    [round, rows]
 }
 
 fn draw_rings(frame: &mut Frame<'_>, area: Rect, all: &[Level]) {
@@ -68,7 +83,7 @@ fn lines(pending: &Pending, width: usize) -> Vec<Line<'static>> {
     let most = levels::fullest(&pending.levels);
     let mut lines = Vec::new();
     for (number, level) in levels::shown(&pending.levels) {
-        lines.push(levels::about(number, level));
+        lines.push(levels::about(number, level, width));
         lines.push(levels::cells(level, most, width));
         lines.push(Line::default());
     }
@@ -77,6 +92,7 @@ fn lines(pending: &Pending, width: usize) -> Vec<Line<'static>> {
     if pending.unseen > 0 {
         lines.push(format!("{} timers could not be looked at", pending.unseen).fg(FAINT).into());
     }
-    lines.push("heights are logarithmic; the bright slot is now".fg(FAINT).into());
+    lines.push("heights are logarithmic".fg(FAINT).into());
+    lines.push("the bright slot is now".fg(FAINT).into());
     lines
 }

@@ -785,3 +785,56 @@ fn the_largest_numbers_there_can_be_are_drawn() {
         assert!(drawn(&app, 120, 60).contains("584 years"), "{page:?}");
     }
 }
+
+#[test]
+fn the_overview_shows_what_matters_in_40_columns() {
+    let mut second = with_actors(snapshot(3));
+    second.counts.panicked = 17;
+    second.lateness = Spread { max: 4_000_000, buckets: vec![(3_500_000, 3_000)] };
+    let mut app = app([with_actors(snapshot(1)), second]);
+    let state = " STOPPED";
+    for width in [40, 49, 50, 56, 57, 60, 69, 70, 77, 78, 79, 80, 120] {
+        let screen = drawn(&app, width, 24);
+        for text in [" 12,345 ", "p99 ", "max 4.00 ms", "a slot", "   7 timers", "   12,338 timers"]
+        {
+            assert!(screen.contains(text), "`{text}` in {width} columns: {screen}");
+        }
+        assert!(line(&screen, " panics ").contains(" 17 "), "{screen}");
+        assert!(line(&screen, "pool stalls").contains(" 2 "), "{screen}");
+        // A higher one has room for whose the timers are.
+        let screen = drawn(&app, width, 40);
+        assert!(line(&screen, "request timeout").contains(" 12,000 "), "{width}: {screen}");
+        assert!(!screen.lines().next().unwrap().contains(state));
+    }
+    let mut ended = snapshot(4);
+    ended.counts.stopped = true;
+    app.tell(News::Snapshot(Box::new(ended)));
+    typed(&mut app, "p");
+    for width in [40, 80] {
+        let screen = drawn(&app, width, 24);
+        assert!(line(&screen, " lars-top ").contains("STOPPED  PAUSED"), "{screen}");
+    }
+}
+
+#[test]
+fn the_wheel_shows_what_matters_in_40_columns() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Wheel);
+    for width in [40, 50, 60, 70, 79, 80, 99, 120] {
+        let screen = drawn(&app, width, 24);
+        for text in [
+            "The wheel ─",
+            "How full its slots are ─",
+            "8.00 ms a slot",
+            "   7 timers",
+            "256 ms a slot",
+            "   12,338 timers",
+            "listed 1 s ago, in 2.00 ms ",
+            "the bright slot is now ",
+        ] {
+            assert!(screen.contains(text), "`{text}` in {width} columns: {screen}");
+        }
+        let rings = screen.chars().filter(|symbol| ('\u{2801}'..='\u{28ff}').contains(symbol));
+        assert!(rings.count() > 50, "{screen}");
+    }
+}

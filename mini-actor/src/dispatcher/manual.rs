@@ -1,10 +1,11 @@
 //! Actors on the thread that asks for them to run, as in a test.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use lars_scheduler::{Handle, Task as Timer};
+use lars_scheduler::Handle;
+use lars_scheduler::extend::Systems;
 
+use crate::base::panics::guard;
 use crate::dispatcher::tally::Tally;
 use crate::dispatcher::task::Task;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
@@ -61,8 +62,15 @@ impl Manual {
                 break;
             };
             turns += 1;
-            if Arc::clone(&task).activate() {
+            // Foreign code in an activation is contained inside; this is for a log subscriber that
+            // panics. Otherwise the thread would count as running actors from then on, and what is
+            // scheduled would wait for another call.
+            let again = guard("an activation", || Arc::clone(&task).activate());
+            if again.unwrap_or(true) {
                 self.queue.lock().push_back(task);
+            } else {
+                // It may be the last reference, and its destructors are foreign code.
+                guard("what an actor left", || drop(task));
             }
         }
         *self.running.lock() = before;
@@ -92,10 +100,10 @@ impl Manual {
                 this.ask_for_a_turn();
             }
         };
-        if timers.schedule_once(Duration::ZERO, Timer::new(turn).inline()).is_err() {
-            // There was no place for it: the next actor that is scheduled asks again. (A message
-            // to one that waits here does not, because it counts as scheduled.) After the
-            // scheduler's end, closing the system runs what is left.
+        // Not a timer that takes a place within `max_pending`: if there were none, nothing would
+        // ask again, because an actor that waits here counts as scheduled.
+        if !timers.run_next_turn(turn) {
+            // The scheduler has ended. Closing the system runs what is left.
             is_asked.swap(false, Ordering::AcqRel);
         }
     }
@@ -107,5 +115,64 @@ impl Manual {
 
     pub(super) fn tally(&self) -> &Tally {
         &self.tally
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::dispatcher::task::Activate;
+    use lars_scheduler::LightArrayRevolverScheduler;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    /// Panics in its first turn, and when it is dropped.
+    #[derive(Default)]
+    struct Bomb(AtomicUsize);
+
+    impl Activate for Bomb {
+        fn activate(self: Arc<Self>) -> bool {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "expected by this test");
+            false
+        }
+    }
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "expected by this test");
+        }
+    }
+
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Activate for Counted {
+        fn activate(self: Arc<Self>) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
+    #[test]
+    fn an_activation_that_panics_has_another_turn_and_the_others_run_and_the_thread_is_free() {
+        let manual = Arc::new(Manual::new());
+        let count = Arc::default();
+        manual.schedule(Arc::new(Bomb::default()));
+        manual.schedule(Arc::new(Counted(Arc::clone(&count))));
+        let _ = lars_base::panics::contain(|| manual.run(10));
+        assert!(!manual.is_current());
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        assert_eq!(manual.run(10), 0);
+    }
+
+    #[test]
+    fn a_turn_in_which_something_panics_goes_on_with_the_others() {
+        let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+        let manual = Arc::new(Manual::turned_by(time.handle()));
+        let count = Arc::default();
+        manual.schedule(Arc::new(Bomb::default()));
+        manual.schedule(Arc::new(Counted(Arc::clone(&count))));
+        time.advance(Duration::ZERO);
+        assert_eq!((count.load(Ordering::Relaxed), time.metrics().panicked), (1, 0));
+        assert!(!manual.is_current());
     }
 }

@@ -19,7 +19,7 @@ use crate::base::panics::guard;
 use crate::cell::askers::{Waits, weak};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::Wait;
-use crate::cell::registry::Registry;
+use crate::cell::registry::{Place, Registry};
 use crate::cell::signal::Resident;
 use crate::dispatcher::manual::LAST_TURNS;
 use crate::dispatcher::marks::Inside;
@@ -50,6 +50,24 @@ impl<T> Question<T> {
         if self.shot.settle(Err(why)).is_ok() {
             self.cancel_timer();
         }
+    }
+}
+
+impl<T: Send + 'static> Question<T> {
+    /// Starts the timer that gives it up after `limit`.
+    fn start_timer(
+        self: &Arc<Self>,
+        registry: &Registry,
+        limit: Duration,
+        place: Place,
+    ) -> Result<(), Refusal> {
+        // Held over the scheduling, so that a timer that fires at once finds itself here. Who
+        // closes the system takes it too.
+        let _waits_later = registry.timers.wait_later();
+        let mut timer = self.timer.lock();
+        let give_up = Task::new(GiveUp { question: Arc::clone(self) });
+        *timer = Some(registry.arm(limit, give_up, place)?);
+        Ok(())
     }
 }
 
@@ -335,17 +353,10 @@ impl<T: Send + 'static> Ask<T> {
         if open.is_err() {
             return ask.failed(AskError::Closed);
         }
-        {
-            // Held over the scheduling, so that a timer that fires at once finds itself here. Who
-            // closes the system takes it too.
-            let _waits_later = registry.timers.wait_later();
-            let mut timer = question.timer.lock();
-            let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
-            match registry.arm(limit, give_up, Location::caller()) {
-                Ok(scheduled) => *timer = Some(scheduled),
-                Err(Refusal::Stopped) => return ask.failed(AskError::Closed),
-                Err(refusal) => return ask.failed(AskError::NoTimer(refusal)),
-            }
+        match question.start_timer(registry, limit, Location::caller()) {
+            Ok(()) => {}
+            Err(Refusal::Stopped) => return ask.failed(AskError::Closed),
+            Err(refusal) => return ask.failed(AskError::NoTimer(refusal)),
         }
         let reply = Reply {
             question: Some(Arc::clone(&question)),

@@ -469,7 +469,8 @@ impl Builder {
 
     /// A system without threads, on a scheduler that the page turns: actors run in its calls. The
     /// number of threads and the time slice have no effect. As for
-    /// [`on_scheduler`](Self::on_scheduler), the system does not stop that scheduler.
+    /// [`on_scheduler`](Self::on_scheduler), the system does not stop that scheduler. Its
+    /// `max_pending` refuses no turn of actors, only their timers.
     ///
     /// # Errors
     ///

@@ -251,6 +251,10 @@ fn a_wrong_expression_is_an_error_with_the_text_the_place_and_the_reason() {
     assert_eq!(error, CronError::Nickname { text: "@fortnightly".into() });
     let error = CronSchedule::parse("@daily", "Europe/Atlantis").unwrap_err();
     assert!(error.to_string().starts_with(r#"there is no time zone "Europe/Atlantis": "#));
+    for zone in ["Etc/Unknown", "etc/unknown"] {
+        let error = CronSchedule::parse("@daily", zone).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("there is no time zone {zone:?}: ")));
+    }
 }
 
 fn fault(text: &str) -> (&'static str, String, usize, String) {

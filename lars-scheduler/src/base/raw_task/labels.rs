@@ -85,7 +85,7 @@ fn find(
         return base;
     }
     let found = *all.entry(key).or_insert_with(|| {
-        let table = Table { label, keeps_place: false, ..base.clone() };
+        let table = Table { label, ..base.clone() };
         Box::leak(Box::new(Labelled { table, base }))
     });
     last.set(Some(found));
