@@ -220,7 +220,7 @@ impl Node {
         }
         match lane {
             Lane::Keeper => self.kept(sent, now, result),
-            Lane::Writer => self.written(now, result),
+            Lane::Writer => self.written(sent, now, result),
             Lane::Runner => self.ran(sent, now, result),
         }
     }

@@ -283,10 +283,45 @@ pub(crate) enum Write {
     },
 }
 
+/// What a call changes, as it names it. Calls about one subject keep their order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    Key(Arc<str>),
+    Id(TimerId),
+    Handler(Arc<str>),
+}
+
+impl From<&Which> for Subject {
+    fn from(which: &Which) -> Self {
+        match which {
+            Which::Key(key) => Self::Key(Arc::clone(key)),
+            Which::Id(id) => Self::Id(*id),
+        }
+    }
+}
+
 impl Write {
     /// What is asked for, under whatever condition.
     pub(crate) fn asked(&self) -> &Self {
         if let Self::Under { write, .. } = self { write.asked() } else { self }
+    }
+
+    /// What it changes. A walk passes over what others hold, and so is about nothing.
+    pub(crate) fn subjects(&self) -> Vec<Subject> {
+        match self.asked() {
+            Self::Schedule(timers) => {
+                timers.iter().filter_map(|timer| timer.key.clone()).map(Subject::Key).collect()
+            }
+            Self::Cancel { which } | Self::Reset { which, .. } => vec![which.into()],
+            Self::EndSeries { id } | Self::RetryParked { id } | Self::DiscardParked { id } => {
+                vec![Subject::Id(*id)]
+            }
+            Self::Remove { key, .. } => vec![Subject::Key(Arc::clone(key))],
+            Self::Pause { handler, .. } => vec![Subject::Handler(Arc::clone(handler))],
+            Self::Get { .. } | Self::Runs { .. } | Self::Select { .. } | Self::Under { .. } => {
+                Vec::new()
+            }
+        }
     }
 }
 
@@ -399,7 +434,7 @@ pub(crate) enum Written {
     /// The whole batch was refused, because this key is taken.
     KeyTaken(String),
     /// Another transaction holds what it is about: nothing was done, and it is to be asked for
-    /// again.
+    /// again. So are all later ones of the transaction that have a [`Subject`] of it.
     Held,
     /// The write was carried out before, and its result is not known any more.
     Unsure,

@@ -329,7 +329,8 @@ impl Durable {
     /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
     /// It blocks this thread: where that polls the futures of handlers, or must not block, use
-    /// [`close_async`](Self::close_async).
+    /// [`close_async`](Self::close_async). So should a handler that closes its own node, and then
+    /// return: here it would wait for its own end until the limit.
     ///
     /// # Errors
     ///
@@ -516,7 +517,8 @@ impl Builder {
     /// Is called on the executor for each run that this node has given up, once that is recorded:
     /// to tell people. A node that closes waits for that as it does for handlers, unless it is
     /// dropped. If the process dies just then, nobody is called, so look through
-    /// [`Timers::list`] as well, which shows all that are parked.
+    /// [`Timers::list`] as well, which shows all that are parked. It may close its own node: then
+    /// the close waits for everything but this call.
     pub fn on_parked(mut self, tell: impl Fn(&ParkedRun) + Send + Sync + 'static) -> Self {
         self.on_parked = Some(Arc::new(move |parked| tell(&ParkedRun::of(parked))));
         self

@@ -311,7 +311,7 @@ impl<K> Schedule<K> {
                 let now = self.timers.now();
                 let (when, offset) = match series.next(now, now, key) {
                     Next::Run { when, offset } => (when, offset),
-                    Next::Over => (When::At(Timestamp::NEVER), Micros::ZERO),
+                    Next::Over | Next::NoDate => (When::At(Timestamp::NEVER), Micros::ZERO),
                 };
                 (when, offset, Some(series))
             }

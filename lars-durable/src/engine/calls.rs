@@ -12,11 +12,15 @@
 //! that is not part of an uncertain batch gets it. A batch that may have been committed is never
 //! taken apart, because the token says of the whole whether it was carried out.
 //!
+//! What others hold goes apart, and is asked for a few calls at a time, in batches of its own, so
+//! that however much it is, the other calls have at least every second batch. Later calls about the
+//! same go there too: they keep their order.
+//!
 //! Calls wait until the node has joined: before that nobody knows how many buckets there are. A
 //! timer gets its identity and its bucket when it is first sent, and keeps them, so that sending it
 //! again makes no second one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::lane::{LONGEST_PAUSE, LaneState};
@@ -25,7 +29,7 @@ use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
 use crate::model::{BucketNo, NewTimer, TimerId, stable_hash};
 use crate::store::{
-    Committed, History, How, Placed, Reply, Request, StoreError, Tenure, Write, Written,
+    Committed, History, How, Placed, Reply, Request, StoreError, Subject, Tenure, Write, Written,
     mismatched, paired,
 };
 use crate::sync::Arc;
@@ -41,8 +45,13 @@ pub(crate) type Answer = Written;
 /// batch took.
 const BLOCK: usize = 1_024;
 
-/// How long calls wait for keys that others hold, before they are asked for again.
+/// How long calls wait for what others hold, before they are asked for again: as long as the batch
+/// took that found it held, but at least so long, and at most a second.
 const HELD: Micros = Micros::MILLISECOND.times(100);
+
+/// How many timers of such calls are asked for at a time, unless one call has more. The store finds
+/// out about each of so many which of them is held.
+const HELD_AT_A_TIME: usize = 64;
 
 /// Why a call does nothing that was made by an actor whose bucket went to another node.
 const LOST: &str = "the bucket has had another owner since";
@@ -57,6 +66,9 @@ pub(super) struct Calls {
     lane: LaneState,
     /// In the order in which they came, and those that failed once before them.
     queue: VecDeque<Call>,
+    held: HeldCalls,
+    /// How many calls have come.
+    numbers: u64,
     /// The batch that was sent. If its outcome is not known, the same is sent again, with the same
     /// token.
     in_flight: Vec<Call>,
@@ -67,6 +79,22 @@ pub(super) struct Calls {
     token: i64,
     /// One try of the batch that was sent may have been committed.
     uncertain: bool,
+}
+
+/// Calls about what another transaction holds, and later ones about the same.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+struct HeldCalls {
+    /// By their numbers: in the order in which they came.
+    calls: BTreeMap<u64, Call>,
+    /// How many of them are about what.
+    about: BTreeMap<Subject, usize>,
+    /// When the next of them are asked for.
+    again: Mono,
+    /// Behind which one those are.
+    after: u64,
+    /// The last batch was one of them: it is the others' turn.
+    had_turn: bool,
 }
 
 /// Identities that are drawn and not used, in blocks.
@@ -83,6 +111,8 @@ struct Ids {
 #[cfg_attr(test, derive(Clone))]
 struct Call {
     id: CallId,
+    /// How many came before it.
+    number: u64,
     write: Write,
     /// It counts only as long as this holds.
     tenure: Option<Tenure>,
@@ -99,6 +129,8 @@ impl Calls {
         Self {
             lane: LaneState::new(LONGEST_PAUSE),
             queue: VecDeque::new(),
+            held: HeldCalls::new(),
+            numbers: 0,
             in_flight: Vec::new(),
             sent: Vec::new(),
             ids: Ids::default(),
@@ -134,18 +166,6 @@ impl Calls {
         }
     }
 
-    /// Another transaction holds what these are about: they are batched again, before the others.
-    /// If there are no others, they wait.
-    fn wait_for_others(&mut self, now: Mono, held: Vec<Call>, alone: bool) {
-        if !held.is_empty() && alone {
-            self.lane.pause_until(now + HELD);
-        }
-        for mut call in held.into_iter().rev() {
-            call.reason = Some("another transaction holds what it is about".into());
-            self.queue.push_front(call);
-        }
-    }
-
     fn drawn(&mut self, blocks: Vec<Range<TimerId>>, history: History) {
         if self.ids.history.is_some_and(|before| before != history) {
             self.disown_ids("the store has another history");
@@ -158,6 +178,10 @@ impl Calls {
     fn disown_ids(&mut self, reason: &str) {
         tracing::warn!(target: "lars_durable", %reason, "identities are drawn anew");
         self.ids = Ids::default();
+        let mut held = self.held.take_all();
+        held.extend(self.queue.drain(..));
+        held.sort_by_key(|call| call.number);
+        self.queue.extend(held);
         for call in &mut self.queue {
             if let Write::Schedule(timers) = &mut call.write {
                 Arc::make_mut(timers).iter_mut().for_each(|timer| timer.id = 0);
@@ -167,7 +191,8 @@ impl Calls {
 
     /// Buckets for which somebody has asked for something, and has no answer.
     pub(super) fn buckets(&self) -> impl Iterator<Item = BucketNo> {
-        let tenures = self.queue.iter().chain(&self.in_flight).filter_map(|call| call.tenure);
+        let all = self.queue.iter().chain(&self.in_flight).chain(self.held.calls.values());
+        let tenures = all.filter_map(|call| call.tenure);
         tenures.map(|tenure| tenure.bucket)
     }
 
@@ -178,7 +203,82 @@ impl Calls {
 
     /// Whether no call waits for its answer.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.in_flight.is_empty() && self.lane.is_idle()
+        let waits = self.queue.is_empty() && self.held.calls.is_empty();
+        waits && self.in_flight.is_empty() && self.lane.is_idle()
+    }
+}
+
+impl HeldCalls {
+    fn new() -> Self {
+        let (calls, about) = (BTreeMap::new(), BTreeMap::new());
+        Self { calls, about, again: Mono::MIN, after: 0, had_turn: false }
+    }
+
+    /// Whether one of them is about the same.
+    fn has_subject_of(&self, write: &Write) -> bool {
+        let subjects = if self.about.is_empty() { Vec::new() } else { write.subjects() };
+        subjects.iter().any(|subject| self.about.contains_key(subject))
+    }
+
+    fn put(&mut self, mut call: Call) {
+        for subject in call.write.subjects() {
+            *self.about.entry(subject).or_default() += 1;
+        }
+        call.reason = Some("another transaction holds what it is about".into());
+        self.calls.insert(call.number, call);
+    }
+
+    fn take(&mut self, number: u64) -> Option<Call> {
+        let call = self.calls.remove(&number)?;
+        for subject in call.write.subjects() {
+            if let Some(count) = self.about.get_mut(&subject) {
+                *count -= 1;
+                if *count == 0 {
+                    self.about.remove(&subject);
+                }
+            }
+        }
+        Some(call)
+    }
+
+    fn take_all(&mut self) -> Vec<Call> {
+        self.about.clear();
+        std::mem::take(&mut self.calls).into_values().collect()
+    }
+
+    /// Those that are asked for next: they take turns, but none comes before an earlier one that is
+    /// about the same.
+    fn take_next(&mut self) -> Vec<Call> {
+        let mut next = self.next_behind(self.after);
+        if next.is_empty() {
+            next = self.next_behind(0);
+        }
+        self.after = next.last().copied().unwrap_or(0);
+        next.into_iter().filter_map(|number| self.take(number)).collect()
+    }
+
+    fn next_behind(&self, after: u64) -> Vec<u64> {
+        let (mut next, mut taken, mut passed) = (Vec::new(), 0, BTreeSet::new());
+        for (number, call) in &self.calls {
+            let subjects = call.write.subjects();
+            let fits = next.is_empty() || taken + call.weight() <= HELD_AT_A_TIME;
+            if *number > after && fits && !subjects.iter().any(|it| passed.contains(it)) {
+                taken += call.weight();
+                next.push(*number);
+            } else if taken >= HELD_AT_A_TIME {
+                break;
+            } else {
+                passed.extend(subjects);
+            }
+        }
+        next
+    }
+
+    /// Takes out those whose patience is over.
+    fn take_impatient(&mut self, now: Mono) -> Vec<Call> {
+        let over = self.calls.values().take_while(|call| call.patience <= now);
+        let over: Vec<u64> = over.map(|call| call.number).collect();
+        over.into_iter().filter_map(|number| self.take(number)).collect()
     }
 }
 
@@ -190,17 +290,26 @@ impl Node {
             Write::Under { tenure, write } => (Some(tenure), *write),
             write => (None, write),
         };
-        let call = Call { id, write, tenure, patience, given_up: false, reason: None };
+        self.calls.numbers += 1;
+        let number = self.calls.numbers;
+        let call = Call { id, number, write, tenure, patience, given_up: false, reason: None };
         self.calls.queue.push_back(call);
     }
 
     /// When the writer has something to do, if nothing comes in before.
     pub(super) fn next_write(&self) -> Mono {
         let calls = &self.calls;
-        let waits = !calls.sent.is_empty() || !calls.queue.is_empty() && self.lease.buckets() > 0;
-        let send = calls.lane.next(if waits { Mono::MIN } else { Mono::NEVER });
+        let has_joined = self.lease.buckets() > 0;
+        let held = calls.held.calls.values().next();
+        let send = calls.lane.next(match held {
+            _ if !calls.sent.is_empty() => Mono::MIN,
+            _ if has_joined && !calls.queue.is_empty() => Mono::MIN,
+            Some(_) if has_joined => calls.held.again,
+            _ => Mono::NEVER,
+        });
         let open = calls.in_flight.iter().filter(|call| !call.given_up);
-        let patience = open.chain(calls.queue.front()).map(|call| call.patience).min();
+        let open = open.chain(calls.queue.front()).chain(held);
+        let patience = open.map(|call| call.patience).min();
         send.min(patience.unwrap_or(Mono::NEVER))
     }
 
@@ -211,7 +320,7 @@ impl Node {
             return;
         }
         if self.calls.sent.is_empty() {
-            self.next_batch();
+            self.next_batch(now);
         }
         if !self.calls.sent.is_empty() {
             self.calls.lane.sent(now);
@@ -223,9 +332,28 @@ impl Node {
     /// Puts the next batch together: as many calls as it holds, but at least one, and identities
     /// for those that come next: as many as this one took, because the next one may be as large. If
     /// there are too few for the first call, they are all that is asked for.
-    fn next_batch(&mut self) {
+    fn next_batch(&mut self, now: Mono) {
         let (mut taken, mut bytes, mut calls, mut short_of) = (0, 0, Vec::new(), 0);
-        while let Some(call) = self.calls.queue.front() {
+        let held = &mut self.calls.held;
+        if now >= held.again && (self.calls.queue.is_empty() || !held.had_turn) {
+            let after = held.after;
+            calls = held.take_next();
+            let nameless = calls.iter().filter(|call| call.needs_ids());
+            short_of = nameless.map(Call::weight).sum();
+            if short_of <= self.calls.ids.left() {
+                short_of = 0;
+            } else {
+                held.after = after;
+                calls.drain(..).for_each(|call| held.put(call));
+            }
+        }
+        held.had_turn = !calls.is_empty();
+        while let Some(call) = self.calls.queue.front().filter(|_| !self.calls.held.had_turn) {
+            if self.calls.held.has_subject_of(&call.write) {
+                let waits = self.calls.queue.pop_front();
+                waits.into_iter().for_each(|call| self.calls.held.put(call));
+                continue;
+            }
             let more = call.weight();
             bytes += call.bytes();
             let too_many = taken + more > self.settings.batch || bytes > LONGEST_BATCH;
@@ -233,7 +361,7 @@ impl Node {
                 break;
             }
             if call.needs_ids() && taken + more > self.calls.ids.left() {
-                short_of = more;
+                short_of = short_of.max(more);
                 break;
             }
             taken += more;
@@ -274,22 +402,23 @@ impl Node {
     }
 
     /// Takes in the reply to the batch in flight.
-    pub(super) fn written(&mut self, now: Mono, result: Result<Committed, StoreError>) {
+    pub(super) fn written(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
         match result {
             Ok(committed) => {
                 self.calls.uncertain = false;
+                let took = now - sent;
                 let sent = std::mem::take(&mut self.calls.sent);
                 let mut calls = std::mem::take(&mut self.calls.in_flight).into_iter();
-                let (mut held, mut others) = (Vec::new(), 0);
+                let again = now + HELD.max(took).min(Micros::SECOND);
                 for (request, reply) in paired(sent, committed.replies) {
                     match (request, reply) {
                         (Request::Batch { .. }, Reply::Batched) => {}
                         (Request::Write(_), Reply::Written(written)) => {
                             let call = calls.next().expect("each call sends one write");
                             if written == Written::Held {
-                                held.push(call);
+                                self.calls.held.put(call);
+                                self.calls.held.again = again;
                             } else {
-                                others += 1;
                                 self.answer(now, call, written);
                             }
                         }
@@ -299,7 +428,6 @@ impl Node {
                         (request, reply) => mismatched(&request, &reply),
                     }
                 }
-                self.calls.wait_for_others(now, held, others == 0);
             }
             Err(error) => self.calls.failed(&error),
         }
@@ -421,8 +549,11 @@ impl Node {
 
     /// Answers those whose patience is over.
     fn give_up_calls(&mut self, now: Mono) {
+        let mut over = self.calls.held.take_impatient(now);
         while self.calls.queue.front().is_some_and(|call| call.patience <= now) {
-            let Some(call) = self.calls.queue.pop_front() else { return };
+            over.extend(self.calls.queue.pop_front());
+        }
+        for call in over {
             let joining = self.lease.last_words().map(str::to_owned);
             let reason = call.reason.or(joining).unwrap_or_else(|| "no answer yet".into());
             let result = Err(Error::Unavailable { reason });

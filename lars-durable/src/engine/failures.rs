@@ -9,7 +9,7 @@
 
 use super::Node;
 use crate::model::{Row, Then};
-use crate::time::{Micros, Mono};
+use crate::time::{Micros, Mono, Timestamp};
 
 /// How many lines a second there are.
 const LINES: u32 = 10;
@@ -96,6 +96,17 @@ impl Node {
         tracing::error!(
             target: "lars_durable",
             handler, id, key, unsaid, %error, "a run has failed: at most once, so not retried"
+        );
+    }
+}
+
+/// Says that a series ends that nobody has ended: the clock is beyond all dates, and perhaps wrong.
+pub(super) fn say_if_no_date(row: &Row, clock: Timestamp, then: &Then) {
+    if matches!(then, Then::Done) && row.has_no_date(clock) {
+        let (handler, id, key) = (&*row.handler, row.id, row.key.as_deref());
+        tracing::error!(
+            target: "lars_durable",
+            handler, id, key, "no date is left up to the year 5000: the series has ended"
         );
     }
 }

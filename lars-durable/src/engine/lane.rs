@@ -69,11 +69,6 @@ impl LaneState {
         self.in_flight.take().unwrap_or(now)
     }
 
-    /// Nothing is sent before.
-    pub(super) fn pause_until(&mut self, until: Mono) {
-        self.not_before = self.not_before.max(until);
-    }
-
     /// The earliest instant at which something that is wanted `at` can be sent.
     pub(super) fn next(&self, at: Mono) -> Mono {
         match self.in_flight {

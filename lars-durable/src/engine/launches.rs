@@ -15,6 +15,7 @@
 //!   the same run still, or none, or the next one.
 
 use super::delays::Delay;
+use super::failures::say_if_no_date;
 use super::history::outcome_of;
 use super::runs::{Run, Stage};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
@@ -193,7 +194,10 @@ impl Node {
             Verdict::TooNew => self.put_off(now, &row),
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
-                row.after_left_out(self.clock.at_least(now))
+                let clock = self.clock.at_least(now);
+                let then = row.after_left_out(clock);
+                say_if_no_date(&row, clock, &then);
+                then
             }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
@@ -425,7 +429,10 @@ impl Node {
 
     /// What becomes of a timer whose run is over.
     fn after_success(&self, now: Mono, row: &Row) -> Then {
-        row.after_success(self.clock.at_least(now))
+        let clock = self.clock.at_least(now);
+        let then = row.after_success(clock);
+        say_if_no_date(row, clock, &then);
+        then
     }
 
     /// What becomes of a timer whose run has failed too often. A series goes on: what its next run

@@ -91,8 +91,10 @@ impl From<MissedRuns> for MissedRun {
 pub(crate) enum Next {
     /// Planned for `when`, and due `offset` later.
     Run { when: When, offset: Micros },
-    /// Never: no date matches any more, or the series has come to its end.
+    /// Never: the series has come to its end.
     Over,
+    /// Never: no date is left that cron expressions know.
+    NoDate,
 }
 
 impl Series {
@@ -159,7 +161,7 @@ impl Series {
                 };
                 match occurrence_after(expression, zone, after) {
                     Some(next) => Next::Run { when: When::At(next), offset },
-                    None => Next::Over,
+                    None => Next::NoDate,
                 }
             }
             Self::Ending { of, .. } => match of.next(planned, now, key) {

@@ -240,7 +240,7 @@ impl Row {
     pub(crate) fn after_success(&self, clock: Timestamp) -> Then {
         match self.next(clock, self.run + 1) {
             Next::Run { when, offset } => Then::Next { when, offset },
-            Next::Over => Then::Done,
+            Next::Over | Next::NoDate => Then::Done,
         }
     }
 
@@ -248,8 +248,13 @@ impl Row {
     pub(crate) fn after_left_out(&self, clock: Timestamp) -> Then {
         match self.next(clock, self.run) {
             Next::Run { when, offset } => Then::LeftOut { when, offset },
-            Next::Over => Then::Done,
+            Next::Over | Next::NoDate => Then::Done,
         }
+    }
+
+    /// Whether the series ends with this run only because no date is left.
+    pub(crate) fn has_no_date(&self, clock: Timestamp) -> bool {
+        self.next(clock, self.run + 1) == Next::NoDate
     }
 
     /// The run after this one, if so many are over then.

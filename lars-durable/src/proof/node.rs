@@ -4,6 +4,7 @@
 mod cancels;
 mod ends;
 mod failures;
+mod held;
 mod late;
 mod leases;
 mod quarantine;
@@ -20,7 +21,9 @@ use crate::model::{
     Act, CancelReason, Fence, MissedTick, NewTimer, OnConflict, Recipient, Select, Series, States,
     TimerId, When, Which, cron_series,
 };
-use crate::store::{Letters, MemoryStore, Reply, Request, Store, StoreError, Write, Written};
+use crate::store::{
+    Committed, Letters, MemoryStore, Reply, Request, Store, StoreError, Subject, Write, Written,
+};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -74,6 +77,10 @@ struct Bench {
     /// Batches with such reads, and how many each had.
     from_start: Vec<usize>,
     next_call: u64,
+    /// Keys that another transaction holds.
+    held: BTreeSet<Arc<str>>,
+    /// What became of which call, in the order of the answers.
+    answers: Vec<(u64, Written)>,
 }
 
 impl Bench {
@@ -127,6 +134,8 @@ impl Bench {
             dead_rows: Micros::ZERO,
             from_start: Vec::new(),
             next_call: 0,
+            held: BTreeSet::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -170,7 +179,7 @@ impl Bench {
                             self.node().replied(lane, now, error);
                             continue;
                         }
-                        let mut committed = self.store.transact(&requests);
+                        let mut committed = self.transact(&requests);
                         let replies = committed.iter().flat_map(|committed| &committed.replies);
                         let forgotten = replies.filter_map(|reply| match reply {
                             Reply::Forgotten(0) => None,
@@ -188,7 +197,7 @@ impl Bench {
                         self.stuck_runs.push((launch.row.id, launch.fence));
                     }
                     Output::Launch(launch) => self.launched.push(launch),
-                    Output::Answer { result, .. } => drop(result.unwrap()),
+                    Output::Answer { call, result } => self.answers.push((call, result.unwrap())),
                     Output::Vacate { bucket, lost, .. } => {
                         let now = self.now;
                         self.vacated.push((bucket, lost, now));
@@ -205,6 +214,30 @@ impl Bench {
                 }
             }
         }
+    }
+
+    /// Leaves alone what is held, and what comes after that and is about the same.
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
+        let mut held: BTreeSet<Subject> = self.held.iter().cloned().map(Subject::Key).collect();
+        let is_held = |request: &Request| {
+            let Request::Write(write) = request else { return false };
+            let subjects = write.subjects();
+            let is_held = subjects.iter().any(|subject| held.contains(subject));
+            if is_held {
+                held.extend(subjects);
+            }
+            is_held
+        };
+        let waits: Vec<bool> = requests.iter().map(is_held).collect();
+        let free = requests.iter().zip(&waits).filter(|(_, waits)| !*waits);
+        let free: Vec<Request> = free.map(|(request, _)| request.clone()).collect();
+        let Committed { clock, replies } = self.store.transact(&free)?;
+        let mut replies = replies.into_iter();
+        let reply = |waits: bool| match waits {
+            true => Reply::Written(Written::Held),
+            false => replies.next().unwrap(),
+        };
+        Ok(Committed { clock, replies: waits.into_iter().map(reply).collect() })
     }
 
     /// How long it takes, which is over then.

@@ -425,10 +425,9 @@ impl Driver {
         let Some(told) = self.shared.on_parked.clone() else { return };
         let telling = self.shared.telling.begin();
         let tell = move || {
-            if let Err(panic) = contain(|| told(&parked)) {
+            if let Err(panic) = telling.tell(|| told(&parked)) {
                 tracing::error!(target: "lars_durable", %panic, "`on_parked` panicked");
             }
-            drop(telling);
         };
         // A wheel that has stopped belongs to a node that is ending.
         drop(self.shared.timers.schedule_once(Duration::ZERO, tell));

@@ -12,7 +12,7 @@ use lars_base::backoff::BackoffPolicy;
 use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
 use lars_durable::{Durable, Payload};
 use mini_actor::supervision::SupervisionStrategy;
-use mini_actor::{ActorSystem, Context, Overflow, StopReason};
+use mini_actor::{Actor, ActorSystem, Context, Overflow, StopReason};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,6 +206,56 @@ fn a_reminder_of_one_life_reaches_its_actor_in_the_next() {
     drop(durable);
     let (system, durable) = life();
     assert_eq!(events.recv_timeout(LONG).unwrap(), Event::Reminded);
+    durable.close().unwrap();
+    assert!(system.close().unwrap().is_complete());
+}
+
+/// Says what happens to it, and whether it has a timeout.
+struct Witness(Sender<(&'static str, bool)>);
+
+impl DurableActor for Witness {
+    type Reminder = Event;
+    type Message = Event;
+
+    fn receive(&mut self, _: Event, ctx: &mut Context<Hosted<Self>>) {
+        let _ = self.0.send(("received", ctx.receive_timeout().is_some()));
+    }
+
+    fn stopped(&mut self, _: StopReason, ctx: &mut Context<Hosted<Self>>) {
+        let _ = self.0.send(("stopped", ctx.receive_timeout().is_some()));
+    }
+}
+
+/// Has the only place of its scheduler.
+struct Full;
+
+impl Actor for Full {
+    type Message = ();
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.set_receive_timeout(Duration::from_secs(86_400)).unwrap();
+    }
+
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+}
+
+#[test]
+fn an_actor_that_was_made_when_there_was_no_place_for_its_timeout_still_stops_after_a_silence() {
+    let system = ActorSystem::builder("full").scheduler(|it| it.max_pending(1)).build().unwrap();
+    let full = system.spawn("full", || Full).unwrap();
+    // Its first hook has returned when it answers.
+    full.tell(()).unwrap();
+    while full.metrics().processed == 0 {
+        std::thread::yield_now();
+    }
+    let (sender, events) = channel();
+    let kind = Kind::new(move |_: &str| Witness(sender.clone()));
+    let kind = kind.passivate_after(Duration::from_millis(1));
+    let durable = Durable::in_memory().actors(&system, kind).start().unwrap();
+    durable.timers().tell("account/17", Event::Reminded).submit().wait().unwrap();
+    assert_eq!(events.recv_timeout(LONG).unwrap(), ("received", false));
+    full.stop();
+    assert_eq!(events.recv_timeout(LONG).unwrap().0, "stopped");
     durable.close().unwrap();
     assert!(system.close().unwrap().is_complete());
 }

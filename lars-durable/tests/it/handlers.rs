@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Directory, LONG, Note, note, telling};
 use futures::StreamExt;
 use lars_base::backoff::BackoffPolicy;
-use lars_durable::inspection::Parked;
+use lars_durable::inspection::{Parked, ParkedRun};
 use lars_durable::{Durable, Fired, Handler, Outcome, Payload, Timers, UpgradeError};
 use serde::{Deserialize, Serialize};
 
@@ -584,4 +584,43 @@ fn whatever_is_given_up_before_a_node_has_closed_is_told() {
         durable.close_within(60 * LONG).unwrap();
         assert_eq!(*told.lock().unwrap(), ["it is closing"; 3]);
     }
+}
+
+#[test]
+fn a_hook_that_closes_its_own_node_does_not_wait_for_itself_but_for_the_others() {
+    let own = Arc::new(Mutex::new(None::<Durable>));
+    let (entered, hooks) = channel();
+    let (leave, left) = channel::<()>();
+    let (closed, closes) = channel();
+    let (left, here) = (Mutex::new(left), Arc::clone(&own));
+    let others_told = Arc::new(AtomicUsize::new(0));
+    let others = Arc::clone(&others_told);
+    let hook = move |parked: &ParkedRun| {
+        entered.send(()).unwrap();
+        if parked.reason == "other" {
+            left.lock().unwrap().recv().unwrap();
+            others.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        let durable = here.lock().unwrap().take().unwrap();
+        let outcome = durable.close_within(60 * LONG);
+        closed.send((outcome, others.load(Ordering::SeqCst))).unwrap();
+    };
+    let handler = |due: &Fired<Note>| Outcome::Park(due.payload().0.clone());
+    let durable = Durable::in_memory().on_parked(hook).handle(handler).start().unwrap();
+    let timers = durable.timers();
+    *own.lock().unwrap() = Some(durable);
+    now(&timers, "other");
+    hooks.recv_timeout(LONG).unwrap();
+    now(&timers, "closes");
+    hooks.recv_timeout(LONG).unwrap();
+    // The node is closed to calls while the other hook is still under way.
+    while timers.get("nobody").wait().is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(closes.try_recv().is_err(), "it waits for the other");
+    leave.send(()).unwrap();
+    let (outcome, told) = closes.recv_timeout(LONG).expect("it waits for itself");
+    assert!(outcome.is_ok());
+    assert_eq!(told, 1);
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use lars_scheduler::{Handle, Task};
 use mini_actor::supervision::Failure;
-use mini_actor::{Actor, Context, StopReason, Terminated};
+use mini_actor::{Actor, Context, StopReason, Terminated, WeakActorRef};
 
 use super::delivery::Delivery;
 use super::place::{Letter, Place};
@@ -92,6 +93,9 @@ impl<A: DurableActor> DurableContext<A::Reminder> for Context<Hosted<A>> {
     }
 }
 
+/// How long an actor without a timeout waits at least, before it tries to get one.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 /// What a [`DurableActor`] is for mini-actor: an [`Actor`] that gives it its messages.
 pub struct Hosted<A> {
     actor: A,
@@ -107,6 +111,8 @@ pub struct Envelope<M>(Content<M>);
 enum Content<M> {
     Plain(M),
     Durable(Sealed),
+    /// Its receive timeout was refused, and may be set by now.
+    NoTimeout,
 }
 
 /// A letter that may be dropped unopened: by the end of its actor, or by a full mailbox.
@@ -136,7 +142,7 @@ impl<M> Envelope<M> {
     pub(super) fn into_letter(self) -> Option<Letter> {
         match self.0 {
             Content::Durable(mut sealed) => sealed.0.take(),
-            Content::Plain(_) => None,
+            Content::Plain(_) | Content::NoTimeout => None,
         }
     }
 }
@@ -144,6 +150,15 @@ impl<M> Envelope<M> {
 impl<A: DurableActor> Hosted<A> {
     pub(super) fn new(actor: A, place: Arc<Place>, epoch: u32, silence: Duration) -> Self {
         Self { actor, place, epoch, silence }
+    }
+
+    /// The actor system's scheduler may be at its `max_pending`. The node's own has no limit, so it
+    /// has the actor try again: there may be no other message that could.
+    fn await_silence(&self, ctx: &mut Context<Self>) {
+        if ctx.set_receive_timeout(self.silence).is_err() {
+            let after = self.silence.max(TRY_AGAIN);
+            try_later(self.place.shared.timers.clone(), ctx.myself().downgrade(), after);
+        }
     }
 
     fn scope(&self) -> Scope {
@@ -184,12 +199,26 @@ impl<A: DurableActor> Hosted<A> {
     }
 }
 
+/// Tells an actor that has no timeout to try again.
+fn try_later<M: Send + 'static>(timers: Handle, actor: WeakActorRef<Envelope<M>>, after: Duration) {
+    let again = timers.clone();
+    let tell = move || {
+        let Some(it) = actor.upgrade().filter(|actor| !actor.is_stopped()) else { return };
+        // A full mailbox might drop one of its messages for this one.
+        let waits = it.metrics().mailbox_depth > 0;
+        if waits || it.try_tell(Envelope(Content::NoTimeout)).is_err() {
+            try_later(again, actor, after);
+        }
+    };
+    // A wheel that has stopped belongs to a node that is ending, and its actors with it.
+    drop(timers.schedule_once(after, Task::new(tell).inline()));
+}
+
 impl<A: DurableActor> Actor for Hosted<A> {
     type Message = Envelope<A::Message>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
-        // Refused only while the system is being closed, which ends the actor anyway.
-        let _ = ctx.set_receive_timeout(self.silence);
+        self.await_silence(ctx);
         within(Scope { declares: true, ..self.scope() }, || self.actor.started(ctx));
     }
 
@@ -203,6 +232,9 @@ impl<A: DurableActor> Actor for Hosted<A> {
             Content::Plain(message) => {
                 within(self.scope(), || self.actor.receive(message, ctx));
             }
+            // Unless the actor has set one itself.
+            Content::NoTimeout if ctx.receive_timeout().is_none() => self.await_silence(ctx),
+            Content::NoTimeout => {}
         }
     }
 

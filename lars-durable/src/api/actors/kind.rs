@@ -105,6 +105,10 @@ impl<A: DurableActor> Kind<A> {
     /// Its reminders stay, and the next message creates it again. This is the actor's receive
     /// timeout: [`Context::set_receive_timeout`] changes it for one actor, and
     /// [`Context::cancel_receive_timeout`] lets that actor live on.
+    ///
+    /// If the system's scheduler is at its `max_pending` when the actor is made, the timeout is set
+    /// later, and the actor stops later: it tries again each time a silence has passed, or a second
+    /// if that is longer, until there is a place.
     pub fn passivate_after(mut self, silence: Duration) -> Self {
         // An actor's receive timeout cannot be nothing.
         self.silence = silence.max(Duration::from_nanos(1));

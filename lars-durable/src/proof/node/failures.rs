@@ -175,3 +175,20 @@ fn a_bucket_that_is_used_up_is_given_back_when_its_last_run_has_ended() {
     bench.run_until(70 * SECOND, done);
     assert_eq!(bench.texts(), ["later"]);
 }
+
+#[test]
+fn a_series_that_ends_because_the_clock_is_beyond_all_dates_is_said_to() {
+    let three_thousand_years = 3_000 * 31_557_600 * SECOND;
+    let lines = logged(|| {
+        let mut bench = Bench::new();
+        let rule = cron_series("0 * * * *", "UTC", MissedRuns::Once, Duration::ZERO).unwrap();
+        bench.schedule(SECOND, "hourly", Some(rule));
+        bench.run_until(2 * SECOND, done);
+        bench.move_to(three_thousand_years);
+        bench.run_until(bench.now + 60 * SECOND, done);
+        assert_eq!(bench.seen.len(), 2, "what was missed is made up for");
+    });
+    let said = lines.iter().filter(|line| line.contains("no date is left"));
+    let said: Vec<&String> = said.collect();
+    assert!(said.len() == 1 && said[0].contains("key=\"key hourly"), "{lines:?}");
+}

@@ -132,3 +132,27 @@ fn hundreds_of_keys_that_a_transaction_holds_hold_up_no_call_for_another_key() {
     assert_eq!(database.client().number(rows), 300);
     durable.close().unwrap();
 }
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_batch_of_many_free_keys_does_not_wait_for_hundreds_that_a_transaction_holds() {
+    let server = server();
+    let database = server.database();
+    let durable = database.durable().call_timeout(PATIENCE).start().unwrap();
+    let timers = durable.timers();
+    let make = |key: String| timers.schedule_once(Duration::from_secs(3_600), Tagged(0)).key(key);
+    let user = database.client();
+    user.execute(
+        "BEGIN; SELECT lars.schedule('default', 'tagged', '1', '2 hours', key => 'held/' || n)
+           FROM generate_series(0, 299) n",
+    );
+    let held: Vec<_> = (0..300).map(|n| make(format!("held/{n}")).submit()).collect();
+    let free = timers.schedule_batch((0..600).map(|n| make(format!("free/{n}"))));
+    assert_eq!(free.wait().unwrap().len(), 600);
+    let rows = "SELECT count(*) FROM lars.timer WHERE key LIKE 'held/%'";
+    assert_eq!(database.client().number(rows), 0, "what is not committed is not seen");
+    user.execute("ROLLBACK");
+    assert!(held.into_iter().all(|call| call.wait().is_ok()));
+    assert_eq!(user.number(rows), 300);
+    durable.close().unwrap();
+}

@@ -9,6 +9,7 @@ use crate::model::{
     Then, When, Which,
 };
 use crate::query::{Query, State};
+use crate::schedule::Cancel;
 use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -300,6 +301,55 @@ fn however_many_parked_timers_a_transaction_holds_calls_about_them_hold_up_no_ot
     assert!(retried.into_iter().all(|call| call.wait().unwrap()));
     assert!(discarded.wait().unwrap());
     assert_eq!(user.number("SELECT count(*) FROM lars.parked"), 0);
+    durable.close().unwrap();
+}
+
+/// As long as a transaction makes a timer with this key.
+fn while_a_key_is_made(user: &Connected, key: &str, during: impl FnOnce()) {
+    user.execute(&format!(
+        "BEGIN; SELECT lars.schedule('default', 'a', '1', '1 h', key => '{key}')"
+    ));
+    during();
+    user.execute("ROLLBACK");
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn of_two_calls_about_a_parked_timer_whose_key_a_transaction_has_the_first_comes_first() {
+    let server = server();
+    let database = server.database();
+    let (durable, user) = parked(&database, "(1, 'key/1', 'a')");
+    let timers = durable.timers();
+    let mut calls = None;
+    while_a_key_is_made(&user, "key/1", || {
+        calls = Some((timers.retry_parked(1), timers.discard_parked(1)));
+        others_go_on(&timers);
+    });
+    let (retried, discarded) = calls.unwrap();
+    assert!(retried.wait().unwrap(), "it was there when it was to be tried again");
+    assert!(!discarded.wait().unwrap(), "it is parked no longer");
+    assert!(timers.get("key/1").wait().unwrap().is_some());
+    durable.close().unwrap();
+}
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_call_about_one_key_of_a_batch_that_waits_for_another_waits_behind_the_batch() {
+    let server = server();
+    let database = server.database();
+    let (durable, user) = parked(&database, "(1, 'key/1', 'a')");
+    let timers = durable.timers();
+    let make = |key: &str| timers.schedule_once(Duration::from_secs(3_600), Tagged(0)).key(key);
+    let mut calls = None;
+    while_a_key_is_made(&user, "held", || {
+        calls = Some((timers.schedule_batch(["held", "free"].map(make)), timers.cancel("free")));
+        others_go_on(&timers);
+    });
+    let (made, cancelled) = calls.unwrap();
+    assert_eq!(made.wait().unwrap().len(), 2);
+    assert_eq!(cancelled.wait().unwrap(), Cancel::Prevented);
+    assert!(timers.get("free").wait().unwrap().is_none(), "it was cancelled last");
+    assert!(timers.get("held").wait().unwrap().is_some());
     durable.close().unwrap();
 }
 

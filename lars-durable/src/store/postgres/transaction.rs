@@ -20,8 +20,7 @@ use super::floor::{Floor, Floors};
 use super::session::Session;
 use super::values::Id;
 use crate::model::{Old, TimerId, Which};
-use crate::store::{History, Reply, Request, Write};
-use crate::sync::Arc;
+use crate::store::{History, Reply, Request, Subject, Write, Written};
 use crate::time::Timestamp;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
@@ -71,8 +70,9 @@ pub(super) struct Transaction<'a> {
     pub(super) repeats: bool,
     /// Leaves alone what other transactions hold.
     pub(super) around_locks: bool,
-    /// Handlers that were left alone, because another transaction pauses or resumes them.
-    pub(super) left_alone: BTreeSet<Arc<str>>,
+    /// What was left alone, because another transaction held it: later calls about it leave it
+    /// alone too, even if it is free by then, so that they stay in their order.
+    left_alone: BTreeSet<Subject>,
 }
 
 impl<'a> Transaction<'a> {
@@ -134,13 +134,23 @@ impl<'a> Transaction<'a> {
                 Request::Load { .. } => replies.extend(self.load(rest).await?),
                 Request::Write(write) if is_by_key(write) && !self.repeats => {
                     let writes: Vec<&Write> = rest.iter().map_while(by_key).collect();
-                    let written = self.write_by_key(&writes).await?;
-                    replies.extend(written.into_iter().map(Reply::Written));
+                    let (now, left) = self.divide(&writes);
+                    let written = self.write_by_key(&now).await?;
+                    replies.extend(self.answers(&writes, &left, written));
                 }
                 Request::Write(write) if is_by_id(write) && !self.repeats => {
                     let writes: Vec<&Write> = rest.iter().map_while(by_id).collect();
-                    let written = self.write_by_id(&writes).await?;
-                    replies.extend(written.into_iter().map(Reply::Written));
+                    let (now, left) = self.divide(&writes);
+                    let written = self.write_by_id(&now).await?;
+                    replies.extend(self.answers(&writes, &left, written));
+                }
+                Request::Write(write) => {
+                    let (now, left) = self.divide(&[write]);
+                    let written = match now.first() {
+                        Some(write) => vec![self.write_or_leave(write).await?],
+                        None => Vec::new(),
+                    };
+                    replies.extend(self.answers(&[write], &left, written));
                 }
                 Request::Batch { writer, token, history }
                     if self.follows(*writer, *token) && self.is_history(*history) =>
@@ -152,7 +162,8 @@ impl<'a> Transaction<'a> {
                     stored?;
                     self.last_batch = Some((*writer, *token));
                     replies.push(Reply::Batched);
-                    replies.extend(written?.into_iter().map(Reply::Written));
+                    let left = vec![false; writes.len()];
+                    replies.extend(self.answers(&writes, &left, written?));
                 }
                 alone => replies.push(self.carry_out_one(alone, floors).await?),
             }
@@ -160,11 +171,47 @@ impl<'a> Transaction<'a> {
         Ok(replies)
     }
 
+    /// Those of these calls that are carried out now; and which ones are left alone, because an
+    /// earlier one was that is about the same.
+    fn divide<'w>(&mut self, writes: &[&'w Write]) -> (Vec<&'w Write>, Vec<bool>) {
+        if self.left_alone.is_empty() {
+            return (writes.to_vec(), vec![false; writes.len()]);
+        }
+        let (mut now, mut left) = (Vec::new(), Vec::with_capacity(writes.len()));
+        for write in writes {
+            let subjects = write.subjects();
+            let is_left = subjects.iter().any(|subject| self.left_alone.contains(subject));
+            if is_left {
+                self.left_alone.extend(subjects);
+            } else {
+                now.push(*write);
+            }
+            left.push(is_left);
+        }
+        (now, left)
+    }
+
+    /// One reply for each of these calls, of which those that were not `left` did this.
+    fn answers(&mut self, writes: &[&Write], left: &[bool], written: Vec<Written>) -> Vec<Reply> {
+        let mut written = written.into_iter();
+        let mut replies = Vec::with_capacity(writes.len());
+        for (write, left) in writes.iter().zip(left) {
+            let did = match left {
+                true => Written::Held,
+                false => written.next().expect("each call has an answer"),
+            };
+            if did == Written::Held {
+                self.left_alone.extend(write.subjects());
+            }
+            replies.push(Reply::Written(did));
+        }
+        replies
+    }
+
     /// What goes with no other.
     async fn carry_out_one(&mut self, request: &Request, floors: &mut Floors) -> Result<Reply> {
         Ok(match request {
-            Request::Load { .. } => unreachable!("loads go together"),
-            Request::Write(write) => Reply::Written(self.write_or_leave(write).await?),
+            Request::Load { .. } | Request::Write(_) => unreachable!("they go together"),
             Request::Keep(keep) => self.keep(keep).await?,
             Request::Batch { writer, token, history } => {
                 self.batch(*writer, *token, *history).await?;

@@ -47,21 +47,14 @@ impl Transaction<'_> {
     }
 
     /// The same, but if others are to be left alone, a handler that one of them pauses or resumes
-    /// is, and from then on in this transaction: the last call about it must be the last.
-    pub(super) async fn write_or_leave(&mut self, write: &Write) -> Result<Written> {
-        let Write::Pause { handler, .. } = write.asked() else {
+    /// is.
+    pub(super) async fn write_or_leave(&self, write: &Write) -> Result<Written> {
+        if !self.around_locks || !matches!(write.asked(), Write::Pause { .. }) {
             return self.write(write).await;
-        };
-        if !self.around_locks {
-            return self.write(write).await;
-        }
-        if self.left_alone.contains(handler) {
-            return Ok(Written::Held);
         }
         self.session().execute("SAVEPOINT alone; SET LOCAL lock_timeout = 20").await?;
         match self.write(write).await {
             Err(failure) if failure.is_locked() => {
-                self.left_alone.insert(Arc::clone(handler));
                 let end = "ROLLBACK TO SAVEPOINT alone; RELEASE SAVEPOINT alone";
                 self.session().execute(end).await?;
                 Ok(Written::Held)
@@ -83,18 +76,27 @@ impl Transaction<'_> {
         let all: Vec<(&Write, bool)> = all.collect();
         let wanted: Vec<&Write> =
             all.iter().filter(|(_, lost)| !lost).map(|(write, _)| *write).collect();
-        let held = match self.around_locks {
+        let mut held = match self.around_locks {
             true => self.held(&wanted).await?,
             false => BTreeSet::new(),
         };
-        let free: Vec<&Write> =
-            wanted.into_iter().filter(|write| !has_key_of(write, &held)).collect();
+        let waits = wanted.iter().map(|write| {
+            let waits = has_key_of(write, &held);
+            if waits {
+                // What comes later about another key of it waits with it.
+                held.extend(Keys::of(&[write]).all.into_iter().map(str::to_owned));
+            }
+            waits
+        });
+        let waits: Vec<bool> = waits.collect();
+        let free = wanted.iter().zip(&waits).filter(|(_, waits)| !*waits);
+        let free: Vec<&Write> = free.map(|(write, _)| *write).collect();
         let mut changes = self.read_keys(&Keys::of(&free)).await?;
-        let mut written = Vec::with_capacity(all.len());
+        let (mut written, mut waits) = (Vec::with_capacity(all.len()), waits.into_iter());
         for (write, lost) in all {
-            written.push(match has_key_of(write, &held) {
-                _ if lost => Written::Lost,
-                true => Written::Held,
+            written.push(match lost {
+                true => Written::Lost,
+                false if waits.next() == Some(true) => Written::Held,
                 false => changes.apply(write, self.clock),
             });
         }
