@@ -27,7 +27,7 @@ use super::{assert_same, in_short};
 
 /// Histories of `cargo test`: of the plan in which everything may happen, and of each other one.
 const HISTORIES: u64 = 400;
-const OTHERS: u64 = 20;
+const OTHERS: u64 = 40;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
