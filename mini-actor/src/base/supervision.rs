@@ -181,6 +181,11 @@ impl SupervisionStrategy {
     }
 
     /// An actor that panics is replaced by a new one.
+    ///
+    /// At once, unless a pause is set. But one that cannot even be started (its factory panics, or
+    /// [`started`](crate::Actor::started) does) would be made again without end. So without a
+    /// pause and a [`limit`](Self::limit), it pauses before that: 10 ms, then twice as long each
+    /// time, up to a second.
     pub fn restart() -> Self {
         Self::decide(|_| Directive::Restart)
     }
@@ -251,6 +256,13 @@ impl Default for SupervisionStrategy {
 
 show!([] SupervisionStrategy, "SupervisionStrategy", |it| limit: it.limit, backoff: it.backoff);
 
+/// The pauses of an actor that cannot be started, if nothing else bounds its restarts: without any,
+/// it would take a processor.
+fn between_starts() -> Option<BackoffPolicy> {
+    let policy = BackoffPolicy::builder().initial(Duration::from_millis(10));
+    policy.cap(Duration::from_secs(1)).build().ok()
+}
+
 /// The restarts of one actor so far.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
@@ -264,10 +276,11 @@ pub(crate) struct Restarts {
 
 impl Restarts {
     /// The pause before the restart that follows a panic at `now`; `None` if that is one too many.
-    /// With a `seed` the jitter is the same each time.
+    /// With a `seed` the jitter is the same each time. `starting`: the panic kept it from starting.
     pub(crate) fn next(
         &mut self,
         rules: &SupervisionStrategy,
+        starting: bool,
         now: lars_base::time::Instant,
         seed: Option<u64>,
     ) -> Option<Duration> {
@@ -282,7 +295,8 @@ impl Restarts {
             self.recent.push_back(now);
         }
         let well_for = self.last.map(|last| now.saturating_duration_since(last));
-        let Some(policy) = rules.backoff else {
+        let unbounded = starting && rules.limit.is_none();
+        let Some(policy) = rules.backoff.or_else(|| between_starts().filter(|_| unbounded)) else {
             return Some(Duration::ZERO);
         };
         let delays = self.delays.get_or_insert_with(|| {

@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -243,6 +244,47 @@ fn an_actor_whose_factory_always_panics_is_restarted_as_often_as_allowed_and_oth
     assert_eq!(probe.expect_message(), "1 started");
     assert_eq!(probe.expect_terminated(&broken), StopReason::Panicked);
     assert_eq!(broken.metrics().restarts, 1000);
+}
+
+/// Panics when it is made, this many times; counts how often that is tried.
+fn failing_to_start(times: usize, made: &Arc<AtomicUsize>) -> Props<Script<()>> {
+    let made = Arc::clone(made);
+    let supervision = SupervisionStrategy::restart();
+    let make = move || {
+        assert!(made.fetch_add(1, Ordering::Relaxed) >= times, "expected by this test");
+        Script::new(|_: Call<()>, _: &mut Context<Script<()>>| ())
+    };
+    Props::new(make).supervision(supervision)
+}
+
+#[test]
+fn an_actor_that_cannot_be_started_pauses_before_the_next_try_even_if_no_pause_is_set() {
+    let kit = TestKit::new("test").unwrap();
+    let made = Arc::default();
+    let actor = kit.spawn_with("broken", failing_to_start(10, &made)).unwrap();
+    kit.settle();
+    for (number, pause) in [10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000].into_iter().enumerate()
+    {
+        kit.advance(ms(pause) - Duration::from_nanos(1));
+        assert_eq!(made.load(Ordering::Relaxed), number + 1);
+        kit.advance(Duration::from_nanos(1));
+        assert_eq!(made.load(Ordering::Relaxed), number + 2);
+    }
+    kit.advance(LONG);
+    assert!(!actor.is_stopped());
+    assert_eq!(made.load(Ordering::Relaxed), 11);
+}
+
+#[test]
+fn an_actor_that_cannot_be_started_stops_if_the_timer_of_its_pause_is_refused() {
+    let builder = ActorSystem::builder("test").scheduler(|timers| timers.max_pending(1));
+    let kit = builder.build_virtual().unwrap();
+    let _only = kit.scheduler().timers().schedule_once(SECOND, || ()).unwrap();
+    let made = Arc::default();
+    let actor = kit.spawn_with("broken", failing_to_start(100, &made)).unwrap();
+    kit.settle();
+    assert!(actor.is_stopped());
+    assert_eq!(made.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -78,11 +78,11 @@ impl Supervised {
         contain(|| self.rules.directive(panic)).unwrap_or(Directive::Stop)
     }
 
-    fn next_pause(&mut self, now: Instant, seed: Option<u64>) -> Option<Duration> {
-        self.restarts.next(&self.rules, now, seed)
+    fn next_pause(&mut self, starting: bool, now: Instant, seed: Option<u64>) -> Option<Duration> {
+        self.restarts.next(&self.rules, starting, now, seed)
     }
 
-    /// Begins a pause. False if its timer is refused: then the actor does not wait.
+    /// Begins a pause. False if its timer is refused.
     pub(super) fn begin_pause<M: Send + 'static>(
         &mut self,
         cell: &Arc<Cell<M>>,
@@ -149,8 +149,10 @@ impl<A: Actor> Incarnations<A> {
         let can_be_made = matches!(self.factory, Factory::Many(_));
         let receives = matches!(self.phase, Phase::Alive | Phase::Draining { .. });
         let can_restart = receives && can_be_made && !hopeless;
+        let starting = self.ctx.starting;
         decide(supervised.directive(panic), can_resume, can_restart, || {
-            supervised.next_pause(cell.registry.timers.now(), cell.registry.seed(&cell.lineage))
+            let seed = cell.registry.seed(&cell.lineage);
+            supervised.next_pause(starting, cell.registry.timers.now(), seed)
         })
     }
 

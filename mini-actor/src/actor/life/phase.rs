@@ -174,11 +174,16 @@ impl<A: Actor> Incarnations<A> {
         // for the child.
         cell.let_actors_wait(!self.ctx.has_children());
         self.tell_children(Word::Stop);
-        let asked_to_stop = self.asked_to_stop().is_some();
-        let pauses = !pause.is_zero()
-            && !asked_to_stop
-            && self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause));
-        self.phase = if pauses { Phase::Paused } else { Phase::Restarting };
+        self.phase = if pause.is_zero() || self.asked_to_stop().is_some() {
+            Phase::Restarting
+        } else if self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause)) {
+            Phase::Paused
+        } else if self.ctx.starting {
+            // Without a pause it would fail to start again and again, and take a processor.
+            return self.end(cell, StopReason::Panicked);
+        } else {
+            Phase::Restarting
+        };
     }
 
     /// The pause is over.
