@@ -819,6 +819,39 @@ fn an_actor_that_stops_instead_of_being_restarted_is_not_made_again() {
     assert_eq!(all(&probe), ["started"]);
 }
 
+#[test]
+fn an_actor_that_stops_instead_of_being_restarted_is_not_counted_as_restarted() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u64>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        Script::new(move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+            match call {
+                Call::Message("stop") => {
+                    ctx.stop();
+                    panic!("expected by this test");
+                }
+                Call::Message(_) => panic!("expected by this test"),
+                Call::Restarting(..) => report.tell(ctx.incarnation()).unwrap(),
+                _ => {}
+            }
+        })
+    });
+    // (An actor that does not wait for its restart has no timer left.)
+    let supervision = SupervisionStrategy::restart().backoff(SECOND, SECOND);
+    let actor = kit.spawn_with("a", props.supervision(supervision)).unwrap();
+    actor.tell("throw").unwrap();
+    kit.advance(SECOND);
+    actor.tell("stop").unwrap();
+    kit.settle();
+    // Each is told that it is replaced, by its own number.
+    assert_eq!([probe.expect_message(), probe.expect_message()], [0, 1]);
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Itself);
+    assert_eq!((actor.metrics().restarts, kit.metrics().restarts), (1, 1));
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
 /// Panics when it is dropped.
 #[derive(Clone)]
 struct Bomb;

@@ -135,9 +135,6 @@ impl<A: Actor> Incarnations<A> {
         failure: Failure<A::Message>,
         pause: Duration,
     ) {
-        // Relaxed: statistics.
-        cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
-        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
         if let Some(duties) = &mut self.duties {
             duties.escalated.clear();
@@ -153,6 +150,9 @@ impl<A: Actor> Incarnations<A> {
             self.end(cell, StopReason::Itself);
             return;
         }
+        // Only now: the hook still belongs to the incarnation that ends. Relaxed: statistics.
+        cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
+        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         // What the hook may have started.
         self.ctx.end_timers();
         self.ctx.unstash_all();
