@@ -146,6 +146,30 @@ fn a_late_message_is_logged_as_that_by_this_crate() {
 }
 
 #[test]
+fn the_pause_of_a_restart_is_logged_as_it_is() {
+    install();
+    // None finds a place.
+    let builder = ActorSystem::builder("test").scheduler(|timers| timers.max_pending(1));
+    let kit = builder.build_virtual().unwrap();
+    let _only = kit.scheduler().timers().schedule_once(LONG, || ()).unwrap();
+    let supervision = SupervisionStrategy::restart().backoff(ms(20), ms(20));
+    let props = Props::new(|| Script::new(act)).supervision(supervision);
+    let actor = kit.spawn_with("clerk", props).unwrap();
+    actor.tell("throw").unwrap();
+    let lines = logged(|| _ = kit.settle());
+    assert!(line_with(&lines, &["an actor restarts", "/clerk", "pause=0ns"]), "{lines:?}");
+
+    // One that cannot be started is not restarted without a pause.
+    let broken = Props::new(|| -> Script<()> { panic!("expected by this test") });
+    let broken = broken.supervision(SupervisionStrategy::restart());
+    let broken = kit.spawn_with("broken", broken).unwrap();
+    let lines = logged(|| _ = kit.settle());
+    assert!(line_with(&lines, &["an actor panicked", "/broken", "directive=Stop"]), "{lines:?}");
+    assert!(!line_with(&lines, &["an actor restarts"]), "{lines:?}");
+    assert!(broken.is_stopped());
+}
+
+#[test]
 fn an_escalation_is_logged_as_that_with_the_path_of_the_child() {
     install();
     let kit = TestKit::new("test").unwrap();

@@ -30,18 +30,17 @@ use std::collections::VecDeque;
 
 use self::agenda::{Agenda, Stop};
 use self::backlog::{Backlog, Word};
-use self::failure::Supervised;
+pub(crate) use self::failure::Supervised;
 use self::phase::{Phase, Settled};
 use crate::actor::context::{Actor, Context};
 use crate::base::late::Timed;
 use crate::base::late::course::Did;
 use crate::base::lineage::Stands;
 use crate::base::stop_reason::{StopReason, Terminated};
-use crate::base::supervision::{Directive, Panic, SupervisionStrategy};
+use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
 use crate::cell::lateness::Kind;
-use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal};
 use crate::mailbox::asides::{Aside, Told};
 use crate::sync::{Arc, real_now};
@@ -75,9 +74,9 @@ pub(crate) struct Incarnations<A: Actor> {
 struct Duties {
     agenda: Agenda,
     backlog: Backlog,
-    /// Panics that children have escalated. They are handled one at a time, so that many at once do
-    /// not keep other actors from their turn.
-    escalated: VecDeque<Panic>,
+    /// Panics that children have escalated, and whether they kept this actor from starting. They
+    /// are handled one at a time, so that many at once do not keep other actors from their turn.
+    escalated: VecDeque<(Panic, bool)>,
 }
 
 /// What an actor is called with besides messages.
@@ -97,13 +96,13 @@ type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
 impl<A: Actor> Incarnations<A> {
     pub(crate) fn new(
         factory: Factory<A>,
-        supervision: Option<(SupervisionStrategy, Place)>,
+        supervised: Option<Supervised>,
         parent: Option<Arc<dyn Resident>>,
         ctx: Context<A>,
     ) -> Self {
         Self {
             factory,
-            supervised: supervision.map(|(rules, place)| Box::new(Supervised::new(rules, place))),
+            supervised: supervised.map(Box::new),
             parent,
             actor: None,
             ctx,
@@ -128,9 +127,9 @@ impl<A: Actor> Incarnations<A> {
         self.duties.as_ref()?.agenda.stop()
     }
 
-    /// The next panic that a child has escalated.
+    /// The next panic that a child has escalated, and whether it kept this actor from starting.
     #[inline]
-    fn next_escalated(&mut self) -> Option<Panic> {
+    fn next_escalated(&mut self) -> Option<(Panic, bool)> {
         self.duties.as_mut()?.escalated.pop_front()
     }
 
@@ -163,7 +162,7 @@ impl<A: Actor> Incarnations<A> {
         let ctx = &mut self.ctx;
         if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
             let panic = Panic { path: Arc::clone(cell.lineage.path()), message };
-            self.failed(cell, panic, kept);
+            self.failed(cell, panic, kept, self.ctx.starting);
         } else {
             drop_kept(cell, kept);
         }
@@ -205,7 +204,7 @@ impl<A: Actor> Incarnations<A> {
             Ok(None) => self.end(cell, StopReason::Panicked),
             Err(message) => {
                 let panic = Panic { path: Arc::clone(cell.lineage.path()), message };
-                self.failed(cell, panic, None);
+                self.failed(cell, panic, None, true);
             }
         }
     }
@@ -299,8 +298,8 @@ impl<A: Actor> Incarnations<A> {
             return bury_next(turn);
         }
         let duties = self.duties.is_some();
-        if duties && let Some(panic) = self.next_escalated() {
-            self.failed(turn.cell(), panic, None);
+        if duties && let Some((panic, at_start)) = self.next_escalated() {
+            self.failed(turn.cell(), panic, None, at_start);
             return true;
         }
         if self.ctx.has_unstashed() {
@@ -389,8 +388,10 @@ impl<A: Actor> Incarnations<A> {
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
-            Signal::ChildFailed(panic) => match self.phase {
-                Phase::Alive | Phase::Draining { .. } => self.duties().escalated.push_back(panic),
+            Signal::ChildFailed { panic, at_start } => match self.phase {
+                Phase::Alive | Phase::Draining { .. } => {
+                    self.duties().escalated.push_back((panic, at_start));
+                }
                 // This actor is failing or ending already.
                 _ => {}
             },

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use crate::actor::context::{Actor, Context, STASH};
-use crate::actor::life::{Factory, Incarnations};
+use crate::actor::life::{Factory, Incarnations, Supervised};
 use crate::base::error::SpawnError;
 use crate::base::lineage::Lineage;
 use crate::base::name::{NAME_RULE, Name, is_name};
@@ -150,7 +150,7 @@ impl System {
         name: &str,
         props: Props<A>,
     ) -> Result<ActorRef<A::Message>, SpawnError> {
-        let cell = make(self, Some(name), None, props)?;
+        let cell = make(self, Some(name), None, false, props)?;
         cell.schedule();
         Ok(ActorRef::new(cell))
     }
@@ -186,7 +186,7 @@ impl System {
         &self,
         props: Props<A>,
     ) -> Result<ActorRef<A::Message>, SpawnError> {
-        let cell = make(self, None, None, props)?;
+        let cell = make(self, None, None, false, props)?;
         cell.schedule();
         Ok(ActorRef::new(cell))
     }
@@ -248,7 +248,7 @@ impl<A: Actor> Context<A> {
             return Err(SpawnError::Stopping { path: self.myself().path().to_owned() });
         }
         let parent = Arc::clone(self.myself().cell()) as Arc<dyn Resident>;
-        let cell = make(self.system(), name, Some(parent), props)?;
+        let cell = make(self.system(), name, Some(parent), self.starting, props)?;
         // Known as a child before it can say that it has gone.
         self.add_child(cell.id, Arc::clone(&cell) as Arc<_>);
         cell.schedule();
@@ -257,12 +257,13 @@ impl<A: Actor> Context<A> {
 }
 
 /// Makes an actor's home, and enters it into the tree. It counts as scheduled, so the caller has to
-/// schedule it.
+/// schedule it. `parent_starts`: it is spawned in its parent's `started`.
 #[track_caller]
 fn make<A: Actor>(
     system: &System,
     name: Option<&str>,
     parent: Option<Arc<dyn Resident>>,
+    parent_starts: bool,
     props: Props<A>,
 ) -> Result<Arc<Cell<A::Message>>, SpawnError> {
     if let Some(name) = name.filter(|name| !is_name(name)) {
@@ -300,10 +301,10 @@ fn make<A: Actor>(
     let origin =
         Origin { lineage, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
     let place = Location::caller(); // a closure would be its own caller
-    let supervision = props.supervision.map(|rules| (rules, place));
+    let supervised = props.supervision.map(|rules| Supervised::new(rules, place, parent_starts));
     let cell = Cell::new(origin, |cell| {
         let ctx = Context::new(cell, system.clone(), props.stash);
-        Box::new(Incarnations::new(props.factory, supervision, parent, ctx))
+        Box::new(Incarnations::new(props.factory, supervised, parent, ctx))
     });
     if let Err(error) = registry.tree.enter(Arc::clone(&cell) as _, wants_thread) {
         cell.discard();

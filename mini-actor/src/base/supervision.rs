@@ -183,9 +183,10 @@ impl SupervisionStrategy {
     /// An actor that panics is replaced by a new one.
     ///
     /// At once, unless a pause is set. But one that cannot even be started (its factory panics, or
-    /// [`started`](crate::Actor::started) does) would be made again without end. So without a
-    /// pause and a [`limit`](Self::limit), it pauses before that: 10 ms, then twice as long each
-    /// time, up to a second.
+    /// [`started`](crate::Actor::started) does, or a child that it spawns there cannot be started
+    /// and [escalates](Self::escalate) that) would be made again without end. So without a pause
+    /// and a [`limit`](Self::limit), it pauses before that: 10 ms, then twice as long each time, up
+    /// to a second.
     pub fn restart() -> Self {
         Self::decide(|_| Directive::Restart)
     }
@@ -276,11 +277,11 @@ pub(crate) struct Restarts {
 
 impl Restarts {
     /// The pause before the restart that follows a panic at `now`; `None` if that is one too many.
-    /// With a `seed` the jitter is the same each time. `starting`: the panic kept it from starting.
+    /// With a `seed` the jitter is the same each time. `at_start`: the panic kept it from starting.
     pub(crate) fn next(
         &mut self,
         rules: &SupervisionStrategy,
-        starting: bool,
+        at_start: bool,
         now: lars_base::time::Instant,
         seed: Option<u64>,
     ) -> Option<Duration> {
@@ -295,7 +296,7 @@ impl Restarts {
             self.recent.push_back(now);
         }
         let well_for = self.last.map(|last| now.saturating_duration_since(last));
-        let unbounded = starting && rules.limit.is_none();
+        let unbounded = at_start && rules.limit.is_none();
         let Some(policy) = rules.backoff.or_else(|| between_starts().filter(|_| unbounded)) else {
             return Some(Duration::ZERO);
         };

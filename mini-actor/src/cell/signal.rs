@@ -26,8 +26,9 @@ pub(crate) enum Signal {
     Due(u64, Due),
     /// A child has stopped.
     ChildGone(u64),
-    /// A child escalates.
-    ChildFailed(Panic),
+    /// A child escalates. `at_start`: that kept this actor from starting, because it spawned the
+    /// child when it started, and the child could not be started.
+    ChildFailed { panic: Panic, at_start: bool },
     /// The pause before a restart is over; with the number of the restart.
     Revive(u64),
     /// Somebody wants to know its timers.

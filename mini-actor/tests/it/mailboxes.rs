@@ -434,6 +434,29 @@ fn two_actors_that_keep_each_other_busy_let_others_have_their_turn() {
 }
 
 #[test]
+fn in_the_mailbox_of_an_actor_that_has_stopped_nothing_waits() {
+    let kit = TestKit::new("test").unwrap();
+    for bound in [None, Some(Overflow::Fail), Some(Overflow::DropOldest)] {
+        for end in [ActorRef::stop, ActorRef::kill] {
+            let props = Props::new(|| Script::new(|_: Call<u32>, _| ()));
+            let props = match bound {
+                Some(overflow) => props.bounded(100, overflow),
+                None => props,
+            };
+            let actor = kit.spawn_with("a", props).unwrap();
+            for number in 0..100 {
+                actor.tell(number).unwrap();
+            }
+            assert_eq!(actor.metrics().mailbox_depth, 100);
+            end(&actor);
+            kit.settle();
+            assert!(actor.is_stopped());
+            assert_eq!(actor.metrics().mailbox_depth, 0, "{bound:?}");
+        }
+    }
+}
+
+#[test]
 fn counts_say_how_many_messages_wait_and_were_received() {
     let kit = TestKit::new("test").unwrap();
     let probe = kit.probe::<u32>("probe");

@@ -249,12 +249,31 @@ fn an_actor_whose_factory_always_panics_is_restarted_as_often_as_allowed_and_oth
 /// Panics when it is made, this many times; counts how often that is tried.
 fn failing_to_start(times: usize, made: &Arc<AtomicUsize>) -> Props<Script<()>> {
     let made = Arc::clone(made);
-    let supervision = SupervisionStrategy::restart();
     let make = move || {
         assert!(made.fetch_add(1, Ordering::Relaxed) >= times, "expected by this test");
         Script::new(|_: Call<()>, _: &mut Context<Script<()>>| ())
     };
-    Props::new(make).supervision(supervision)
+    Props::new(make).supervision(SupervisionStrategy::restart())
+}
+
+/// Spawns a child that [fails to start](failing_to_start) and escalates that, each time `when` says
+/// so.
+fn parent_of_failing(
+    made: &Arc<AtomicUsize>,
+    when: impl Fn(&Call<()>) -> bool + Clone + Send + 'static,
+) -> Props<Script<()>> {
+    let made = Arc::clone(made);
+    let make = move || {
+        let (made, when) = (Arc::clone(&made), when.clone());
+        Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+            if when(&call) {
+                let child = failing_to_start(10, &made);
+                let child = child.supervision(SupervisionStrategy::escalate());
+                ctx.spawn_anonymous(child).unwrap();
+            }
+        })
+    };
+    Props::new(make).supervision(SupervisionStrategy::restart())
 }
 
 #[test]
@@ -263,6 +282,11 @@ fn an_actor_that_cannot_be_started_pauses_before_the_next_try_even_if_no_pause_i
     let made = Arc::default();
     let actor = kit.spawn_with("broken", failing_to_start(10, &made)).unwrap();
     kit.settle();
+    assert_made_ten_times_again_after_pauses(&kit, &made);
+    assert!(!actor.is_stopped());
+}
+
+fn assert_made_ten_times_again_after_pauses(kit: &TestKit, made: &AtomicUsize) {
     for (number, pause) in [10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000].into_iter().enumerate()
     {
         kit.advance(ms(pause) - Duration::from_nanos(1));
@@ -271,8 +295,53 @@ fn an_actor_that_cannot_be_started_pauses_before_the_next_try_even_if_no_pause_i
         assert_eq!(made.load(Ordering::Relaxed), number + 2);
     }
     kit.advance(LONG);
-    assert!(!actor.is_stopped());
     assert_eq!(made.load(Ordering::Relaxed), 11);
+}
+
+#[test]
+fn an_actor_pauses_too_if_a_child_that_belongs_to_its_start_cannot_be_started() {
+    let kit = TestKit::new("test").unwrap();
+    let made = Arc::default();
+    let parent = parent_of_failing(&made, |call| matches!(call, Call::Started));
+    let parent = kit.spawn_with("parent", parent).unwrap();
+    kit.settle();
+    assert_made_ten_times_again_after_pauses(&kit, &made);
+    assert!(!parent.is_stopped());
+}
+
+#[test]
+fn an_actor_pauses_too_if_a_grandchild_that_belongs_to_its_start_cannot_be_started() {
+    let kit = TestKit::new("test").unwrap();
+    let made = Arc::default();
+    let shared = Arc::clone(&made);
+    let props = Props::new(move || {
+        let made = Arc::clone(&shared);
+        Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+            if let Call::Started = call {
+                let between = parent_of_failing(&made, |call| matches!(call, Call::Started));
+                let between = between.supervision(SupervisionStrategy::escalate());
+                ctx.spawn_with("between", between).unwrap();
+            }
+        })
+    });
+    let top = kit.spawn_with("top", props.supervision(SupervisionStrategy::restart())).unwrap();
+    kit.settle();
+    assert_made_ten_times_again_after_pauses(&kit, &made);
+    assert!(!top.is_stopped());
+}
+
+#[test]
+fn a_child_that_a_message_asked_for_and_that_cannot_be_started_makes_nobody_pause() {
+    let kit = TestKit::new("test").unwrap();
+    let made = Arc::default();
+    let parent = parent_of_failing(&made, |call| matches!(call, Call::Message(())));
+    let parent = kit.spawn_with("parent", parent).unwrap();
+    for number in 1..=5 {
+        parent.tell(()).unwrap();
+        kit.settle();
+        assert_eq!(parent.metrics().restarts, number);
+    }
+    assert_eq!((kit.elapsed(), made.load(Ordering::Relaxed)), (Duration::ZERO, 5));
 }
 
 #[test]
@@ -285,6 +354,44 @@ fn an_actor_that_cannot_be_started_stops_if_the_timer_of_its_pause_is_refused() 
     kit.settle();
     assert!(actor.is_stopped());
     assert_eq!(made.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_restart_that_is_not_made_is_told_and_counted_as_a_stop() {
+    let builder = ActorSystem::builder("test").scheduler(|timers| timers.max_pending(1));
+    let kit = builder.build_virtual().unwrap();
+    let probe = kit.probe::<String>("probe");
+    let _only = kit.scheduler().timers().schedule_once(SECOND, || ()).unwrap();
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        Script::new(move |call: Call<()>, _: &mut Context<Script<()>>| match call {
+            Call::Started => panic!("expected by this test"),
+            other => report.tell(format!("{other:?}")).unwrap(),
+        })
+    });
+    let actor = kit.spawn_with("a", props.supervision(SupervisionStrategy::restart())).unwrap();
+    assert_eq!(all(&probe), ["Stopped(Panicked)"]);
+    let decided: Vec<_> = kit.panics().iter().map(|failure| failure.directive).collect();
+    assert_eq!(decided, [Directive::Stop]);
+    assert_eq!((actor.metrics().restarts, kit.metrics().restarts), (0, 0));
+}
+
+#[test]
+fn the_pause_of_an_actor_finds_the_place_of_one_of_its_timers() {
+    let builder = ActorSystem::builder("test").scheduler(|timers| timers.max_pending(1));
+    let kit = builder.build_virtual().unwrap();
+    let props = Props::new(|| {
+        Script::new(|call: Call<()>, ctx: &mut Context<Script<()>>| {
+            if let Call::Started = call {
+                ctx.timers().start_single("only", SECOND, ()).unwrap();
+                panic!("expected by this test");
+            }
+        })
+    });
+    let actor = kit.spawn_with("a", props.supervision(SupervisionStrategy::restart())).unwrap();
+    kit.advance(ms(70));
+    assert_eq!((actor.metrics().restarts, actor.is_stopped()), (4, false));
 }
 
 #[test]
@@ -710,6 +817,39 @@ fn an_actor_that_stops_instead_of_being_restarted_is_not_made_again() {
     actor.tell(()).unwrap();
     assert_eq!(probe.expect_terminated(&actor), StopReason::Itself);
     assert_eq!(all(&probe), ["started"]);
+}
+
+#[test]
+fn an_actor_that_stops_instead_of_being_restarted_is_not_counted_as_restarted() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u64>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        Script::new(move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+            match call {
+                Call::Message("stop") => {
+                    ctx.stop();
+                    panic!("expected by this test");
+                }
+                Call::Message(_) => panic!("expected by this test"),
+                Call::Restarting(..) => report.tell(ctx.incarnation()).unwrap(),
+                _ => {}
+            }
+        })
+    });
+    // (An actor that does not wait for its restart has no timer left.)
+    let supervision = SupervisionStrategy::restart().backoff(SECOND, SECOND);
+    let actor = kit.spawn_with("a", props.supervision(supervision)).unwrap();
+    actor.tell("throw").unwrap();
+    kit.advance(SECOND);
+    actor.tell("stop").unwrap();
+    kit.settle();
+    // Each is told that it is replaced, by its own number.
+    assert_eq!([probe.expect_message(), probe.expect_message()], [0, 1]);
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Itself);
+    assert_eq!((actor.metrics().restarts, kit.metrics().restarts), (1, 1));
+    assert_eq!(kit.scheduler().timers().pending(), 0);
 }
 
 /// Panics when it is dropped.

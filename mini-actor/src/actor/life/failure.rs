@@ -58,10 +58,12 @@ fn decide(
 }
 
 /// How an actor is supervised, and how often it has been restarted.
-pub(super) struct Supervised {
+pub(crate) struct Supervised {
     rules: SupervisionStrategy,
     /// Of the call that spawned the actor.
     place: Place,
+    /// Its parent spawned it in `started`, and so is not started without it.
+    belongs_to_start: bool,
     restarts: Restarts,
     /// The number of the last pause, and its timer.
     pauses: u64,
@@ -69,8 +71,9 @@ pub(super) struct Supervised {
 }
 
 impl Supervised {
-    pub(super) fn new(rules: SupervisionStrategy, place: Place) -> Self {
-        Self { rules, place, restarts: Restarts::default(), pauses: 0, pause: None }
+    pub(crate) fn new(rules: SupervisionStrategy, place: Place, belongs_to_start: bool) -> Self {
+        let restarts = Restarts::default();
+        Self { rules, place, belongs_to_start, restarts, pauses: 0, pause: None }
     }
 
     /// What the rules ask for. They are foreign code; if they panic, the actor stops.
@@ -78,16 +81,12 @@ impl Supervised {
         contain(|| self.rules.directive(panic)).unwrap_or(Directive::Stop)
     }
 
-    fn next_pause(&mut self, starting: bool, now: Instant, seed: Option<u64>) -> Option<Duration> {
-        self.restarts.next(&self.rules, starting, now, seed)
+    fn next_pause(&mut self, at_start: bool, now: Instant, seed: Option<u64>) -> Option<Duration> {
+        self.restarts.next(&self.rules, at_start, now, seed)
     }
 
     /// Begins a pause. False if its timer is refused.
-    pub(super) fn begin_pause<M: Send + 'static>(
-        &mut self,
-        cell: &Arc<Cell<M>>,
-        pause: Duration,
-    ) -> bool {
+    fn begin_pause<M: Send + 'static>(&mut self, cell: &Arc<Cell<M>>, pause: Duration) -> bool {
         self.pauses += 1;
         let revive = Task::new(Revive { cell: Arc::clone(cell), number: self.pauses });
         self.pause = cell.registry.arm_for(&cell.lineage, pause, revive, self.place);
@@ -120,24 +119,28 @@ impl<M: Send + 'static> TaskBody for Revive<M> {
 
 impl<A: Actor> Incarnations<A> {
     /// The actor panicked, or a child that escalates its panic did. `message` is what the actor
-    /// kept of the message that failed.
+    /// kept of the message that failed. `at_start`: the panic kept it from starting; a child's that
+    /// it spawned in `started` does so too.
     pub(super) fn failed(
         &mut self,
         cell: &Cells<A>,
         panic: Panic,
         message: Option<Box<A::Message>>,
+        at_start: bool,
     ) {
-        let verdict = self.decide(cell, &panic);
+        let verdict = self.decide(cell, &panic, at_start);
+        // First, so that the verdict that others learn of is what happens.
+        let verdict = self.begin_pause(cell, verdict, at_start);
         if Arc::ptr_eq(&panic.path, cell.lineage.path()) {
             cell.registry.incidents.panicked(&panic, verdict.directive());
         } else {
             // One that a child escalated, and that was counted there.
             cell.registry.incidents.tell_panic(&panic, verdict.directive());
         }
-        self.carry_out(cell, verdict, panic, message);
+        self.carry_out(cell, verdict, panic, message, at_start);
     }
 
-    fn decide(&mut self, cell: &Cells<A>, panic: &Panic) -> Verdict {
+    fn decide(&mut self, cell: &Cells<A>, panic: &Panic, at_start: bool) -> Verdict {
         let stops = self.asked_to_stop().is_some();
         let Some(supervised) = &mut self.supervised else {
             return Verdict::Stop;
@@ -149,11 +152,29 @@ impl<A: Actor> Incarnations<A> {
         let can_be_made = matches!(self.factory, Factory::Many(_));
         let receives = matches!(self.phase, Phase::Alive | Phase::Draining { .. });
         let can_restart = receives && can_be_made && !hopeless;
-        let starting = self.ctx.starting;
         decide(supervised.directive(panic), can_resume, can_restart, || {
             let seed = cell.registry.seed(&cell.lineage);
-            supervised.next_pause(starting, cell.registry.timers.now(), seed)
+            supervised.next_pause(at_start, cell.registry.timers.now(), seed)
         })
+    }
+
+    /// Begins the pause of a restart, if it has one. An actor that was asked to stop does not wait.
+    fn begin_pause(&mut self, cell: &Cells<A>, verdict: Verdict, at_start: bool) -> Verdict {
+        let Verdict::Restart { pause } = verdict else { return verdict };
+        let at_once = Verdict::Restart { pause: Duration::ZERO };
+        if pause.is_zero() || self.asked_to_stop().is_some() {
+            return at_once;
+        }
+        // They end whatever comes now, and the pause's timer may need one of their places.
+        self.ctx.end_timers();
+        if self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause)) {
+            verdict
+        } else if at_start {
+            // Without a pause it would fail to start again and again, and take a processor.
+            Verdict::Stop
+        } else {
+            at_once
+        }
     }
 
     fn carry_out(
@@ -162,6 +183,7 @@ impl<A: Actor> Incarnations<A> {
         verdict: Verdict,
         panic: Panic,
         message: Option<Box<A::Message>>,
+        at_start: bool,
     ) {
         match verdict {
             Verdict::Restart { pause } => {
@@ -175,8 +197,10 @@ impl<A: Actor> Incarnations<A> {
             }
             Verdict::Escalate => {
                 drop_kept(cell, message);
+                let belongs = self.supervised.as_ref().is_some_and(|it| it.belongs_to_start);
                 if let Some(parent) = &self.parent {
-                    Arc::clone(parent).signal(Signal::ChildFailed(panic));
+                    Arc::clone(parent)
+                        .signal(Signal::ChildFailed { panic, at_start: at_start && belongs });
                 }
                 self.end(cell, StopReason::Panicked);
             }

@@ -127,17 +127,14 @@ impl<A: Actor> Incarnations<A> {
         Settled::Moved
     }
 
-    /// Ends this incarnation. The next one starts when the children have stopped and the pause is
-    /// over.
+    /// Ends this incarnation. The next one starts when the children have stopped and the pause,
+    /// which has begun unless it is zero, is over.
     pub(super) fn restart(
         &mut self,
         cell: &Cells<A>,
         failure: Failure<A::Message>,
         pause: Duration,
     ) {
-        // Relaxed: statistics.
-        cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
-        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
         if let Some(duties) = &mut self.duties {
             duties.escalated.clear();
@@ -153,11 +150,12 @@ impl<A: Actor> Incarnations<A> {
             self.end(cell, StopReason::Itself);
             return;
         }
+        // Only now: the hook still belongs to the incarnation that ends. Relaxed: statistics.
+        cell.extras.make().restarts.fetch_add(1, Ordering::Relaxed);
+        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         // What the hook may have started.
         self.ctx.end_timers();
         self.ctx.unstash_all();
-        let pause =
-            if matches!(self.phase, Phase::Draining { .. }) { Duration::ZERO } else { pause };
         quietly(|| {
             tracing::info!(
                 target: "mini_actor", actor = &*cell.lineage.to_path(), ?pause,
@@ -174,16 +172,7 @@ impl<A: Actor> Incarnations<A> {
         // for the child.
         cell.let_actors_wait(!self.ctx.has_children());
         self.tell_children(Word::Stop);
-        self.phase = if pause.is_zero() || self.asked_to_stop().is_some() {
-            Phase::Restarting
-        } else if self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause)) {
-            Phase::Paused
-        } else if self.ctx.starting {
-            // Without a pause it would fail to start again and again, and take a processor.
-            return self.end(cell, StopReason::Panicked);
-        } else {
-            Phase::Restarting
-        };
+        self.phase = if pause.is_zero() { Phase::Restarting } else { Phase::Paused };
     }
 
     /// The pause is over.

@@ -172,6 +172,8 @@ impl<T> Mailbox<T> {
             let next = unsafe { &mut *next };
             (std::mem::replace(&mut next.block, ptr::null_mut()), next.position)
         });
+        // Relaxed: a statistic, which `finish` does not write at the end.
+        self.head.taken.store(Self::count(position), Ordering::Relaxed);
         // Relaxed, all of them: seen by the load above, by a slot that has been read, or by the
         // lock; and those who look at them from now on find nothing there.
         let first = self.middle.first.swap(ptr::null_mut(), Ordering::Relaxed);
