@@ -37,7 +37,7 @@ const DROPPED: Micros = LONGEST_WAIT;
 /// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
 
-/// Why a timer is parked that only another release can run.
+/// Why a timer is parked that only another release, or a node with other data of zones, can run.
 const TOO_NEW: &str = "a newer release stored it, and none has come for fourteen days";
 
 /// A run to be begun.
@@ -220,6 +220,11 @@ impl Node {
         }
         if let Some(text) = row.series.as_deref() {
             let Some(series) = Series::parse(text) else { return Verdict::TooNew };
+            if let Some(error) = series.unknown_rule() {
+                let (handler, id, key) = (&row.handler, row.id, row.key.as_deref());
+                tracing::error!(target: "lars_durable", %handler, id, key, %error, "put off");
+                return Verdict::TooNew;
+            }
             let clock = self.clock.at_least(now).max(row.deadline);
             // What is tried again was not left out when it was tried first.
             let first = row.attempt == 1;

@@ -176,6 +176,13 @@ impl Series {
         }
     }
 
+    /// Says what is wrong with a cron expression or its zone that this node does not know: another
+    /// one, with other data of zones, may.
+    pub(crate) fn unknown_rule(&self) -> Option<String> {
+        let Self::Cron { expression, zone, .. } = self.endless() else { return None };
+        CronSchedule::parse(expression, zone).err().map(|error| error.to_string())
+    }
+
     /// Whether a run planned for `planned`, and put off until `since`, is to be left out at `now`,
     /// because it is later than its grace.
     pub(crate) fn leaves_out(

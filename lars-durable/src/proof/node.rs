@@ -628,6 +628,24 @@ fn what_a_newer_release_stored_is_put_off_twice_as_long_each_time_and_parked_in_
     assert_eq!(bench.parked(), [("newer".into(), reason.into())]);
 }
 
+#[test]
+fn a_series_whose_zone_this_node_does_not_know_is_put_off_and_parked_in_the_end() {
+    let mut bench = Bench::with(|settings| {
+        settings.sweep = Micros::SECOND * 3_600;
+        settings.lease = Micros::SECOND * 3_600;
+    });
+    let (expression, zone) = ("0 9 * * *".into(), "Mars/Olympus".into());
+    let missed = MissedRuns::Once.into();
+    let cron = Series::Cron { expression, zone, missed, spread: 0 };
+    bench.schedule(0, "report", Some(cron));
+    let day = 86_400 * SECOND;
+    bench.run_until(13 * day, done);
+    assert!(bench.seen.is_empty() && bench.parked().is_empty());
+    bench.run_until(15 * day, done);
+    assert_eq!(bench.parked().len(), 1);
+    assert!(bench.seen.is_empty());
+}
+
 /// Runs a rate of one second whose first run takes two and a half.
 fn slow_first_run(missed: MissedTick) -> Vec<(i64, i64)> {
     let mut bench = Bench::new();
