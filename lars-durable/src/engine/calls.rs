@@ -91,7 +91,7 @@ struct HeldCalls {
     about: BTreeMap<Subject, usize>,
     /// When the next of them are asked for.
     again: Mono,
-    /// Behind which one those are.
+    /// The number of the last one that was asked for: the turn of those behind it is next.
     after: u64,
     /// The last batch was one of them: it is the others' turn.
     had_turn: bool,
@@ -111,7 +111,7 @@ struct Ids {
 #[cfg_attr(test, derive(Clone))]
 struct Call {
     id: CallId,
-    /// How many came before it.
+    /// Its place in the order in which calls came, from 1 on.
     number: u64,
     write: Write,
     /// It counts only as long as this holds.
@@ -199,6 +199,27 @@ impl Calls {
     /// Whether a batch is under way.
     pub(super) fn waits_for_store(&self) -> bool {
         !self.lane.is_idle()
+    }
+
+    /// The calls about what others hold that are the next batch, if it is their turn. If there are
+    /// too few identities for them, there are none, and so many are wanted.
+    fn held_turn(&mut self, now: Mono) -> (Vec<Call>, usize) {
+        let held = &mut self.held;
+        let is_due = now >= held.again && (self.queue.is_empty() || !held.had_turn);
+        held.had_turn = false;
+        if !is_due {
+            return (Vec::new(), 0);
+        }
+        let after = held.after;
+        let calls = held.take_next();
+        let wanted = calls.iter().filter(|call| call.needs_ids()).map(Call::weight).sum();
+        if wanted > self.ids.left() {
+            held.after = after;
+            calls.into_iter().for_each(|call| held.put(call));
+            return (Vec::new(), wanted);
+        }
+        held.had_turn = !calls.is_empty();
+        (calls, 0)
     }
 
     /// Whether no call waits for its answer.
@@ -333,21 +354,8 @@ impl Node {
     /// for those that come next: as many as this one took, because the next one may be as large. If
     /// there are too few for the first call, they are all that is asked for.
     fn next_batch(&mut self, now: Mono) {
-        let (mut taken, mut bytes, mut calls, mut short_of) = (0, 0, Vec::new(), 0);
-        let held = &mut self.calls.held;
-        if now >= held.again && (self.calls.queue.is_empty() || !held.had_turn) {
-            let after = held.after;
-            calls = held.take_next();
-            let nameless = calls.iter().filter(|call| call.needs_ids());
-            short_of = nameless.map(Call::weight).sum();
-            if short_of <= self.calls.ids.left() {
-                short_of = 0;
-            } else {
-                held.after = after;
-                calls.drain(..).for_each(|call| held.put(call));
-            }
-        }
-        held.had_turn = !calls.is_empty();
+        let (mut taken, mut bytes) = (0, 0);
+        let (mut calls, mut short_of) = self.calls.held_turn(now);
         while let Some(call) = self.calls.queue.front().filter(|_| !self.calls.held.had_turn) {
             if self.calls.held.has_subject_of(&call.write) {
                 let waits = self.calls.queue.pop_front();

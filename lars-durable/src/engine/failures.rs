@@ -88,6 +88,13 @@ impl Node {
         );
     }
 
+    /// Says that a cron timer's expression or zone is not known here.
+    pub(super) fn say_unknown_rule(&mut self, now: Mono, handler: usize, row: &Row, error: &str) {
+        let Some(unsaid) = self.failures[handler].retried.may_say(now) else { return };
+        let (handler, id, key) = (&*row.handler, row.id, row.key.as_deref());
+        tracing::error!(target: "lars_durable", handler, id, key, unsaid, %error, "put off");
+    }
+
     /// Says that the only run of a timer has failed, whose handler runs at most once.
     pub(super) fn say_lost(&mut self, now: Mono, handler: usize, row: &Row, error: &str) {
         let Some(unsaid) = self.failures[handler].retried.may_say(now) else { return };

@@ -37,7 +37,7 @@ const DROPPED: Micros = LONGEST_WAIT;
 /// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
 
-/// Why a timer is parked that only another release, or a node with other data of zones, can run.
+/// Why a timer is parked that only another release can run.
 const TOO_NEW: &str = "a newer release stored it, and none has come for fourteen days";
 
 /// A run to be begun.
@@ -141,6 +141,9 @@ enum Verdict {
     Poisoned,
     /// A newer release wrote its rule or its payload: another node may know it.
     TooNew,
+    /// Its cron expression or zone is not known here, which this says: a node with other data of
+    /// zones may know it.
+    UnknownRule(String),
     /// It is too late, by its rule for missed runs.
     LeftOut,
 }
@@ -191,7 +194,11 @@ impl Node {
                 self.give_up(now, &row, reason)
             }
             Verdict::Unreadable(reason) => Then::Park { reason },
-            Verdict::TooNew => self.put_off(now, &row),
+            Verdict::TooNew => self.put_off(now, &row, TOO_NEW),
+            Verdict::UnknownRule(error) => {
+                self.say_unknown_rule(now, handler, &row, &error);
+                self.put_off(now, &row, &format!("{error}, for fourteen days on each node"))
+            }
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
                 let clock = self.clock.at_least(now);
@@ -221,9 +228,7 @@ impl Node {
         if let Some(text) = row.series.as_deref() {
             let Some(series) = Series::parse(text) else { return Verdict::TooNew };
             if let Some(error) = series.unknown_rule() {
-                let (handler, id, key) = (&row.handler, row.id, row.key.as_deref());
-                tracing::error!(target: "lars_durable", %handler, id, key, %error, "put off");
-                return Verdict::TooNew;
+                return Verdict::UnknownRule(error);
             }
             let clock = self.clock.at_least(now).max(row.deadline);
             // What is tried again was not left out when it was tried first.
@@ -398,7 +403,7 @@ impl Node {
             RunEnd::Park { reason } => Then::Park { reason },
             RunEnd::GiveBack { after } => Then::GiveBack { after, ran: false },
             RunEnd::Snooze { after } => Then::GiveBack { after, ran: true },
-            RunEnd::TooNew => self.put_off(now, row),
+            RunEnd::TooNew => self.put_off(now, row, TOO_NEW),
         })
     }
 
@@ -421,13 +426,13 @@ impl Node {
         self.say_failed(now, place, row, then);
     }
 
-    /// What becomes of a timer that a newer release has stored: it waits for that, twice as long
-    /// each time, and is parked in the end.
-    fn put_off(&self, now: Mono, row: &Row) -> Then {
+    /// What becomes of a timer that another node may know: it waits for that, twice as long each
+    /// time, and is parked in the end, for this reason.
+    fn put_off(&self, now: Mono, row: &Row, reason: &str) -> Then {
         let waited =
             row.unknown_since.map_or(Micros::ZERO, |since| self.clock.at_least(now) - since);
         if waited >= UNKNOWN_FOR {
-            return Then::Park { reason: TOO_NEW.into() };
+            return Then::Park { reason: reason.into() };
         }
         Then::PutOff { after: waited.clamp(LEAST_PUT_OFF, MOST_PUT_OFF) }
     }
