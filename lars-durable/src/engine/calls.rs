@@ -20,23 +20,25 @@
 //! timer gets its identity and its bucket when it is first sent, and keeps them, so that sending it
 //! again makes no second one.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod call;
+mod held;
+
+use std::collections::VecDeque;
 use std::ops::Range;
 
+use self::call::Call;
+pub(crate) use self::call::CallId;
+use self::held::HeldCalls;
 use super::lane::{LONGEST_PAUSE, LaneState};
 use super::window::Key;
 use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
 use crate::model::{BucketNo, NewTimer, TimerId, stable_hash};
 use crate::store::{
-    Committed, History, How, Placed, Reply, Request, StoreError, Subject, Tenure, Write, Written,
-    mismatched, paired,
+    Committed, History, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
 };
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
-
-/// The number of a call.
-pub(crate) type CallId = u64;
 
 /// The answer to a call that was carried out.
 pub(crate) type Answer = Written;
@@ -48,10 +50,6 @@ const BLOCK: usize = 1_024;
 /// How long calls wait for what others hold, before they are asked for again: as long as the batch
 /// took that found it held, but at least so long, and at most a second.
 const HELD: Micros = Micros::MILLISECOND.times(100);
-
-/// How many timers of such calls are asked for at a time, unless one call has more. The store finds
-/// out about each of so many which of them is held.
-const HELD_AT_A_TIME: usize = 64;
 
 /// Why a call does nothing that was made by an actor whose bucket went to another node.
 const LOST: &str = "the bucket has had another owner since";
@@ -81,22 +79,6 @@ pub(super) struct Calls {
     uncertain: bool,
 }
 
-/// Calls about what another transaction holds, and later ones about the same.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-struct HeldCalls {
-    /// By their numbers: in the order in which they came.
-    calls: BTreeMap<u64, Call>,
-    /// How many of them are about what.
-    about: BTreeMap<Subject, usize>,
-    /// When the next of them are asked for.
-    again: Mono,
-    /// The number of the last one that was asked for: the turn of those behind it is next.
-    after: u64,
-    /// The last batch was one of them: it is the others' turn.
-    had_turn: bool,
-}
-
 /// Identities that are drawn and not used, in blocks.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone))]
@@ -105,23 +87,6 @@ struct Ids {
     /// Of the store, when they were drawn. The timers of all calls that wait have identities of
     /// this history, or none.
     history: Option<History>,
-}
-
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-struct Call {
-    id: CallId,
-    /// Its place in the order in which calls came, from 1 on.
-    number: u64,
-    write: Write,
-    /// It counts only as long as this holds.
-    tenure: Option<Tenure>,
-    /// After this the call fails: the store cannot be used.
-    patience: Mono,
-    /// Its caller has been answered that the outcome is not known.
-    given_up: bool,
-    /// What the store said to an earlier try.
-    reason: Option<String>,
 }
 
 impl Calls {
@@ -191,7 +156,7 @@ impl Calls {
 
     /// Buckets for which somebody has asked for something, and has no answer.
     pub(super) fn buckets(&self) -> impl Iterator<Item = BucketNo> {
-        let all = self.queue.iter().chain(&self.in_flight).chain(self.held.calls.values());
+        let all = self.queue.iter().chain(&self.in_flight).chain(self.held.iter());
         let tenures = all.filter_map(|call| call.tenure);
         tenures.map(|tenure| tenure.bucket)
     }
@@ -201,105 +166,10 @@ impl Calls {
         !self.lane.is_idle()
     }
 
-    /// The calls about what others hold that are the next batch, if it is their turn. If there are
-    /// too few identities for them, there are none, and so many are wanted.
-    fn held_turn(&mut self, now: Mono) -> (Vec<Call>, usize) {
-        let held = &mut self.held;
-        let is_due = now >= held.again && (self.queue.is_empty() || !held.had_turn);
-        held.had_turn = false;
-        if !is_due {
-            return (Vec::new(), 0);
-        }
-        let after = held.after;
-        let calls = held.take_next();
-        let wanted = calls.iter().filter(|call| call.needs_ids()).map(Call::weight).sum();
-        if wanted > self.ids.left() {
-            held.after = after;
-            calls.into_iter().for_each(|call| held.put(call));
-            return (Vec::new(), wanted);
-        }
-        held.had_turn = !calls.is_empty();
-        (calls, 0)
-    }
-
     /// Whether no call waits for its answer.
     pub(super) fn is_idle(&self) -> bool {
-        let waits = self.queue.is_empty() && self.held.calls.is_empty();
+        let waits = self.queue.is_empty() && self.held.is_empty();
         waits && self.in_flight.is_empty() && self.lane.is_idle()
-    }
-}
-
-impl HeldCalls {
-    fn new() -> Self {
-        let (calls, about) = (BTreeMap::new(), BTreeMap::new());
-        Self { calls, about, again: Mono::MIN, after: 0, had_turn: false }
-    }
-
-    /// Whether one of them is about the same.
-    fn has_subject_of(&self, write: &Write) -> bool {
-        let subjects = if self.about.is_empty() { Vec::new() } else { write.subjects() };
-        subjects.iter().any(|subject| self.about.contains_key(subject))
-    }
-
-    fn put(&mut self, mut call: Call) {
-        for subject in call.write.subjects() {
-            *self.about.entry(subject).or_default() += 1;
-        }
-        call.reason = Some("another transaction holds what it is about".into());
-        self.calls.insert(call.number, call);
-    }
-
-    fn take(&mut self, number: u64) -> Option<Call> {
-        let call = self.calls.remove(&number)?;
-        for subject in call.write.subjects() {
-            if let Some(count) = self.about.get_mut(&subject) {
-                *count -= 1;
-                if *count == 0 {
-                    self.about.remove(&subject);
-                }
-            }
-        }
-        Some(call)
-    }
-
-    fn take_all(&mut self) -> Vec<Call> {
-        self.about.clear();
-        std::mem::take(&mut self.calls).into_values().collect()
-    }
-
-    /// Those that are asked for next: they take turns, but none comes before an earlier one that is
-    /// about the same.
-    fn take_next(&mut self) -> Vec<Call> {
-        let mut next = self.next_behind(self.after);
-        if next.is_empty() {
-            next = self.next_behind(0);
-        }
-        self.after = next.last().copied().unwrap_or(0);
-        next.into_iter().filter_map(|number| self.take(number)).collect()
-    }
-
-    fn next_behind(&self, after: u64) -> Vec<u64> {
-        let (mut next, mut taken, mut passed) = (Vec::new(), 0, BTreeSet::new());
-        for (number, call) in &self.calls {
-            let subjects = call.write.subjects();
-            let fits = next.is_empty() || taken + call.weight() <= HELD_AT_A_TIME;
-            if *number > after && fits && !subjects.iter().any(|it| passed.contains(it)) {
-                taken += call.weight();
-                next.push(*number);
-            } else if taken >= HELD_AT_A_TIME {
-                break;
-            } else {
-                passed.extend(subjects);
-            }
-        }
-        next
-    }
-
-    /// Takes out those whose patience is over.
-    fn take_impatient(&mut self, now: Mono) -> Vec<Call> {
-        let over = self.calls.values().take_while(|call| call.patience <= now);
-        let over: Vec<u64> = over.map(|call| call.number).collect();
-        over.into_iter().filter_map(|number| self.take(number)).collect()
     }
 }
 
@@ -321,11 +191,11 @@ impl Node {
     pub(super) fn next_write(&self) -> Mono {
         let calls = &self.calls;
         let has_joined = self.lease.buckets() > 0;
-        let held = calls.held.calls.values().next();
+        let held = calls.held.iter().next();
         let send = calls.lane.next(match held {
             _ if !calls.sent.is_empty() => Mono::MIN,
             _ if has_joined && !calls.queue.is_empty() => Mono::MIN,
-            Some(_) if has_joined => calls.held.again,
+            Some(_) if has_joined => calls.held.again(),
             _ => Mono::NEVER,
         });
         let open = calls.in_flight.iter().filter(|call| !call.given_up);
@@ -355,8 +225,9 @@ impl Node {
     /// there are too few for the first call, they are all that is asked for.
     fn next_batch(&mut self, now: Mono) {
         let (mut taken, mut bytes) = (0, 0);
-        let (mut calls, mut short_of) = self.calls.held_turn(now);
-        while let Some(call) = self.calls.queue.front().filter(|_| !self.calls.held.had_turn) {
+        let (others, ids) = (!self.calls.queue.is_empty(), self.calls.ids.left());
+        let (mut calls, mut short_of) = self.calls.held.turn(now, others, ids);
+        while let Some(call) = self.calls.queue.front().filter(|_| !self.calls.held.had_turn()) {
             if self.calls.held.has_subject_of(&call.write) {
                 let waits = self.calls.queue.pop_front();
                 waits.into_iter().for_each(|call| self.calls.held.put(call));
@@ -424,8 +295,7 @@ impl Node {
                         (Request::Write(_), Reply::Written(written)) => {
                             let call = calls.next().expect("each call sends one write");
                             if written == Written::Held {
-                                self.calls.held.put(call);
-                                self.calls.held.again = again;
+                                self.calls.held.wait(call, again);
                             } else {
                                 self.answer(now, call, written);
                             }
@@ -576,39 +446,6 @@ impl Node {
                 self.out.push(Output::Answer { call: call.id, result });
             }
         }
-    }
-}
-
-impl Call {
-    /// What the store is asked for.
-    fn asked(&self) -> Write {
-        let write = self.write.clone();
-        match self.tenure {
-            Some(tenure) => Write::Under { tenure, write: Box::new(write) },
-            None => write,
-        }
-    }
-
-    /// How much the call counts in a batch.
-    fn weight(&self) -> usize {
-        match &self.write {
-            Write::Schedule(timers) => timers.len().max(1),
-            Write::Select { select, act } if act.changes() => select.limit,
-            _ => 1,
-        }
-    }
-
-    /// How many its payloads, keys and tags have.
-    fn bytes(&self) -> usize {
-        match &self.write {
-            Write::Schedule(timers) => timers.iter().map(NewTimer::bytes).sum(),
-            _ => 0,
-        }
-    }
-
-    /// Whether its timers have no identities yet.
-    fn needs_ids(&self) -> bool {
-        matches!(&self.write, Write::Schedule(timers) if timers.iter().any(|timer| timer.id == 0))
     }
 }
 

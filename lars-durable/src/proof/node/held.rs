@@ -1,7 +1,9 @@
 //! Calls about what another transaction holds, and those beside them.
 
+use std::collections::BTreeMap;
+
 use super::{Bench, SECOND, done};
-use crate::model::{NewTimer, When};
+use crate::model::{NewTimer, OnConflict, When};
 use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -10,9 +12,12 @@ impl Bench {
     /// A call that makes timers with these keys, which are due much later.
     fn make<K: Into<Arc<str>>>(&mut self, keys: impl IntoIterator<Item = K>) -> u64 {
         let due = 3_600 * SECOND;
-        let keys = keys.into_iter();
-        let timer = |key: K| NewTimer { key: Some(key.into()), ..self.timer(due, "held", None) };
-        let timers: Vec<NewTimer> = keys.map(timer).collect();
+        let timer = |key: K| NewTimer {
+            key: Some(key.into()),
+            conflict: OnConflict::Keep,
+            ..self.timer(due, "held", None)
+        };
+        let timers: Vec<NewTimer> = keys.into_iter().map(timer).collect();
         self.call(Write::Schedule(Arc::new(timers)));
         self.next_call
     }
@@ -108,5 +113,34 @@ fn calls_about_one_key_keep_their_order_when_it_is_held_and_after_that() {
             ),
             "{did:?}"
         );
+    }
+}
+
+#[test]
+fn calls_about_several_keys_keep_their_order_about_each_whatever_is_held_when() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut bench = patient();
+    let keys: Vec<String> = names("key", 100).collect();
+    let mut about: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for _ in 0..20 {
+        for _ in 0..200 {
+            let count = if rng.u8(..4) == 0 { 4 } else { 1 };
+            let of = rng.choose_multiple(&keys, count);
+            let call = bench.make(of.iter().map(|key| key.as_str()));
+            for key in of {
+                about.entry(key).or_default().push(call);
+            }
+        }
+        bench.held.clear();
+        bench.hold(rng.choose_multiple(&keys, 50).into_iter().cloned());
+        bench.run_until(bench.now + rng.i64(0..SECOND / 4), done);
+    }
+    bench.held.clear();
+    bench.run_until(bench.now + 60 * SECOND, done);
+    assert_eq!(bench.answers.len(), 4_000, "each once");
+    for (key, calls) in about {
+        let answers = bench.answers.iter().map(|(call, _)| *call);
+        let answered: Vec<u64> = answers.filter(|call| calls.contains(call)).collect();
+        assert_eq!(answered, calls, "about {key}");
     }
 }
