@@ -111,7 +111,7 @@ mod tests {
         for in_lines in [true, false] {
             let (mut ready, mut model) = (Ready::new(in_lines), BTreeMap::new());
             for _ in 0..5_000 {
-                let key = (Timestamp(rng.i64(..8)), rng.i64(..8));
+                let key = (Timestamp(rng.i64(0..8)), rng.i64(0..8));
                 if rng.bool() {
                     let resident = lines[rng.usize(..4)];
                     ready.insert(key, resident);
