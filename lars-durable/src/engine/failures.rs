@@ -9,7 +9,7 @@
 
 use super::Node;
 use crate::model::{Row, Then};
-use crate::time::{Micros, Mono, Timestamp};
+use crate::time::{Micros, Mono};
 
 /// How many lines a second there are.
 const LINES: u32 = 10;
@@ -49,14 +49,15 @@ impl Said {
 }
 
 impl Node {
-    /// Says that a run has failed, and what becomes of it; nothing, if it has not.
-    pub(super) fn say_failed(&mut self, now: Mono, handler: usize, row: &Row, then: &Then) {
+    /// Says that a run has failed, and what becomes of it, or that a series ends because no date is
+    /// left; nothing, if all is well.
+    pub(super) fn say_outcome(&mut self, now: Mono, handler: usize, row: &Row, then: &Then) {
         let said = &mut self.failures[handler];
         let (said, error) = match then {
             Then::Retry { error, .. } => (&mut said.retried, error),
             Then::Park { reason } | Then::ParkRun { reason, .. } => (&mut said.parked, reason),
-            Then::Done
-            | Then::Next { .. }
+            Then::Done => return self.say_if_no_date(now, handler, row),
+            Then::Next { .. }
             | Then::LeftOut { .. }
             | Then::GiveBack { .. }
             | Then::PutOff { .. } => return,
@@ -76,6 +77,20 @@ impl Node {
                 handler, id, key, attempt, unsaid, reason = %error, "given up: parked"
             );
         }
+    }
+
+    /// Says that a series ends that nobody has ended: the clock is beyond all dates, and perhaps
+    /// wrong.
+    pub(super) fn say_if_no_date(&mut self, now: Mono, handler: usize, row: &Row) {
+        if !row.has_no_date(self.clock.at_least(now)) {
+            return;
+        }
+        let Some(unsaid) = self.failures[handler].parked.may_say(now) else { return };
+        let (handler, id, key) = (&*row.handler, row.id, row.key.as_deref());
+        tracing::error!(
+            target: "lars_durable",
+            handler, id, key, unsaid, "no date is left up to the year 5000: the series has ended"
+        );
     }
 
     /// Says that an executor has not begun a run.
@@ -103,17 +118,6 @@ impl Node {
         tracing::error!(
             target: "lars_durable",
             handler, id, key, unsaid, %error, "a run has failed: at most once, so not retried"
-        );
-    }
-}
-
-/// Says that a series ends that nobody has ended: the clock is beyond all dates, and perhaps wrong.
-pub(super) fn say_if_no_date(row: &Row, clock: Timestamp, then: &Then) {
-    if matches!(then, Then::Done) && row.has_no_date(clock) {
-        let (handler, id, key) = (&*row.handler, row.id, row.key.as_deref());
-        tracing::error!(
-            target: "lars_durable",
-            handler, id, key, "no date is left up to the year 5000: the series has ended"
         );
     }
 }

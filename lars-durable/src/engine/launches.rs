@@ -15,7 +15,6 @@
 //!   the same run still, or none, or the next one.
 
 use super::delays::Delay;
-use super::failures::say_if_no_date;
 use super::history::outcome_of;
 use super::runs::{Run, Stage};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
@@ -201,18 +200,16 @@ impl Node {
             }
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
-                let clock = self.clock.at_least(now);
-                let then = row.after_left_out(clock);
-                say_if_no_date(&row, clock, &then);
-                then
+                row.after_left_out(self.clock.at_least(now))
             }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
+                self.say_outcome(now, handler, &row, &then);
                 return self.runs.delete_first(id, row, then);
             }
             Verdict::Runs => return self.launch(now, id),
         };
-        self.say_failed(now, handler, &row, &then);
+        self.say_outcome(now, handler, &row, &then);
         self.runs.finish(id, then);
     }
 
@@ -423,7 +420,7 @@ impl Node {
             | Then::GiveBack { .. }
             | Then::PutOff { .. } => {}
         }
-        self.say_failed(now, place, row, then);
+        self.say_outcome(now, place, row, then);
     }
 
     /// What becomes of a timer that another node may know: it waits for that, twice as long each
@@ -439,10 +436,7 @@ impl Node {
 
     /// What becomes of a timer whose run is over.
     fn after_success(&self, now: Mono, row: &Row) -> Then {
-        let clock = self.clock.at_least(now);
-        let then = row.after_success(clock);
-        say_if_no_date(row, clock, &then);
-        then
+        row.after_success(self.clock.at_least(now))
     }
 
     /// What becomes of a timer whose run has failed too often. A series goes on: what its next run
@@ -479,7 +473,7 @@ impl Node {
             let recorded = finished != Finished::Stale;
             self.remember_own(now, &run, row, (recorded || again).then_some(&finish.then));
             if recorded {
-                self.say_failed(now, run.handler, row, &finish.then);
+                self.say_outcome(now, run.handler, row, &finish.then);
             }
         }
         match finished {
@@ -562,7 +556,7 @@ impl Node {
             }
         } else {
             // The same run waits.
-            self.say_failed(now, run.handler, row, &finish.then);
+            self.say_outcome(now, run.handler, row, &finish.then);
             self.count_retried(run.handler, &finish.then);
         }
         self.runner.announce([finish.id]);

@@ -178,17 +178,31 @@ fn a_bucket_that_is_used_up_is_given_back_when_its_last_run_has_ended() {
 
 #[test]
 fn a_series_that_ends_because_the_clock_is_beyond_all_dates_is_said_to() {
-    let three_thousand_years = 3_000 * 31_557_600 * SECOND;
-    let lines = logged(|| {
-        let mut bench = Bench::new();
-        let rule = cron_series("0 * * * *", "UTC", MissedRuns::Once, Duration::ZERO).unwrap();
-        bench.schedule(SECOND, "hourly", Some(rule));
-        bench.run_until(2 * SECOND, done);
-        bench.move_to(three_thousand_years);
-        bench.run_until(bench.now + 60 * SECOND, done);
-        assert_eq!(bench.seen.len(), 2, "what was missed is made up for");
-    });
+    let lines = after_all_dates(1);
     let said = lines.iter().filter(|line| line.contains("no date is left"));
     let said: Vec<&String> = said.collect();
     assert!(said.len() == 1 && said[0].contains("key=\"key hourly"), "{lines:?}");
+}
+
+#[test]
+fn of_many_series_that_end_because_no_date_is_left_a_few_are_named() {
+    let lines = after_all_dates(500);
+    let said = lines.iter().filter(|line| line.contains("no date is left")).count();
+    assert!((1..100).contains(&said), "{said} lines");
+}
+
+/// What is said of so many series when the clock is moved beyond all dates.
+fn after_all_dates(series: usize) -> Vec<String> {
+    let three_thousand_years = 3_000 * 31_557_600 * SECOND;
+    logged(|| {
+        let mut bench = Bench::new();
+        for number in 0..series {
+            let rule = cron_series("0 * * * *", "UTC", MissedRuns::Once, Duration::ZERO).unwrap();
+            bench.schedule(SECOND, &format!("hourly/{number}"), Some(rule));
+        }
+        bench.run_until(2 * SECOND, done);
+        bench.move_to(three_thousand_years);
+        bench.run_until(bench.now + 60 * SECOND, done);
+        assert_eq!(bench.seen.len(), 2 * series, "what was missed is made up for");
+    })
 }
