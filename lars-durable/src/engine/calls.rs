@@ -306,6 +306,10 @@ impl HeldCalls {
 impl Node {
     /// Takes a call in; its answer is an output.
     pub(crate) fn call(&mut self, now: Mono, id: CallId, write: Write) {
+        if self.waits_for_calls_only() {
+            let result = Err(Refused::Closed.into());
+            return self.out.push(Output::Answer { call: id, result });
+        }
         let patience = now + self.settings.call_timeout;
         let (tenure, write) = match write {
             Write::Under { tenure, write } => (Some(tenure), *write),

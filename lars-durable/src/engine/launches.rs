@@ -206,6 +206,10 @@ impl Node {
                 say_if_no_date(&row, clock, &then);
                 then
             }
+            // It has its row still, and would lose it to a run for which nobody may wait.
+            Verdict::Runs if at_most_once && self.closing.is_closing() => {
+                Then::GiveBack { after: Micros::ZERO, ran: false }
+            }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
                 return self.runs.delete_first(id, row, then);

@@ -2,6 +2,7 @@
 //! itself.
 
 mod cancels;
+mod closing;
 mod ends;
 mod failures;
 mod held;
