@@ -162,6 +162,7 @@ impl Node {
             if let Some(run) = self.runs.get(row.id) {
                 self.tallies[run.handler].started += 1;
             }
+            let row = self.runs.up_to_date(row);
             self.prepare(now, Arc::new(row));
         }
         for (id, due) in moved {

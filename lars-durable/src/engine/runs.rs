@@ -114,6 +114,9 @@ pub(super) struct Run {
     pub(super) last: bool,
     /// The handler has returned. Only calls that it has made are still to be answered.
     handled: bool,
+    /// The rule that its timer was given while the start was on its way: the lanes of the store
+    /// answer in any order.
+    rule: Option<Option<String>>,
     /// Why it need not go on: its handler was told, or is when it is launched.
     pub(super) told: Option<CancelReason>,
     /// At which instant it was to begin.
@@ -288,9 +291,14 @@ impl Runs {
         self.quarantine.again(now)
     }
 
-    /// Takes those that this node cannot run.
-    pub(super) fn take_unknown(&mut self) -> Vec<(Key, Resident)> {
-        std::mem::take(&mut self.unknown).into_iter().collect()
+    /// Takes those that this node cannot run, `most` of them.
+    pub(super) fn take_unknown(&mut self, most: usize) -> Vec<(Key, Resident)> {
+        std::iter::from_fn(|| self.unknown.pop_first()).take(most).collect()
+    }
+
+    /// Whether there are such.
+    pub(super) fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty()
     }
 
     // From the request to start until the finish is recorded.
@@ -339,6 +347,7 @@ impl Runs {
             acknowledged: false,
             last: false,
             handled: false,
+            rule: None,
             told: None,
             launched: Mono(0),
             past,
@@ -411,10 +420,21 @@ impl Runs {
 
     /// The timer has another rule now: the run that follows this one is planned by that.
     pub(super) fn follow(&mut self, id: TimerId, series: Option<&str>) {
-        if let Some(Run { stage: Stage::Held(row) | Stage::Running(row), .. }) =
-            self.runs.get_mut(&id)
-        {
-            *row = Arc::new(Row { series: series.map(str::to_owned), ..Row::clone(row) });
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match &mut run.stage {
+            Stage::Starting => run.rule = Some(series.map(str::to_owned)),
+            Stage::Held(row) | Stage::Running(row) => {
+                *row = Arc::new(Row { series: series.map(str::to_owned), ..Row::clone(row) });
+            }
+            Stage::Deleting(_) | Stage::Doubtful(..) | Stage::Finishing(_) => {}
+        }
+    }
+
+    /// The row of a run whose start is recorded, with the rule that its timer has now.
+    pub(super) fn up_to_date(&mut self, row: Row) -> Row {
+        match self.runs.get_mut(&row.id).and_then(|run| run.rule.take()) {
+            Some(series) => Row { series, ..row },
+            None => row,
         }
     }
 

@@ -77,6 +77,8 @@ struct Bench {
     dead_rows: Micros,
     /// Batches with such reads, and how many each had.
     from_start: Vec<usize>,
+    /// How many timers a request named at most that puts off or reads.
+    most_named: usize,
     next_call: u64,
     /// Keys that another transaction holds.
     held: BTreeSet<Arc<str>>,
@@ -134,6 +136,7 @@ impl Bench {
             forgotten: Vec::new(),
             dead_rows: Micros::ZERO,
             from_start: Vec::new(),
+            most_named: 0,
             next_call: 0,
             held: BTreeSet::new(),
             answers: Vec::new(),
@@ -173,6 +176,12 @@ impl Bench {
                     Output::Send { lane, requests } => {
                         let draws = |request: &Request| matches!(request, Request::Ids { .. });
                         self.only_drawn += usize::from(requests.iter().all(draws));
+                        let named = requests.iter().map(|request| match request {
+                            Request::PutOff { timers, .. } => timers.len(),
+                            Request::Read { ids, .. } => ids.len(),
+                            _ => 0,
+                        });
+                        self.most_named = named.fold(self.most_named, usize::max);
                         let took = self.read_from_start(&requests);
                         let now = Mono(self.now);
                         if took > 10 * SECOND {
