@@ -152,6 +152,9 @@ fn settings_out_of_range_are_errors_with_the_value_and_the_limit() {
     assert_eq!(message(few), "max_resident is 1, but it must be at least 1000");
     let none = Durable::in_memory().threads(0);
     assert_eq!(message(none), "threads is 0, but it must be from 1 to 1024");
+    let many = Durable::in_memory().handle(|_: &Fired<Note>| ()).threads(usize::MAX);
+    let given = usize::MAX;
+    assert_eq!(message(many), format!("threads is {given}, but it must be from 1 to 1024"));
     let nameless = Durable::in_memory().group("");
     assert_eq!(message(nameless), "group is \"\", but it must be from 1 to 64 bytes without NUL");
     let twice = Durable::in_memory().handle(|_: &Fired<Note>| ()).handle(|_: &Fired<Note>| ());
