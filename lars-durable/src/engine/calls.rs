@@ -459,7 +459,7 @@ impl Node {
         }
         if let Write::Pause { handler, paused } = &call.write {
             // The other nodes learn of it with their next renewal.
-            self.lease.set_paused(handler, *paused);
+            self.lease.set_paused(now, handler, *paused);
         }
         let result = match written {
             Written::KeyTaken(key) => Err(Refused::KeyTaken { key }.into()),
