@@ -324,6 +324,11 @@ impl Runs {
         self.runs.contains_key(&id)
     }
 
+    /// Whether its finish is on its way.
+    pub(super) fn is_finishing(&self, id: TimerId) -> bool {
+        self.runs.get(&id).is_some_and(|run| matches!(run.stage, Stage::Finishing(_)))
+    }
+
     pub(super) fn get(&self, id: TimerId) -> Option<&Run> {
         self.runs.get(&id)
     }

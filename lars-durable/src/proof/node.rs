@@ -385,6 +385,31 @@ fn what_is_in_memory_and_is_cancelled_or_moved_by_its_identity_is_as_it_was_told
 }
 
 #[test]
+fn what_is_moved_nearer_runs_then_also_if_the_answer_comes_before_that_to_the_end_of_a_run() {
+    let mut bench = Bench::new();
+    bench.schedule(SECOND, "x", None);
+    bench.run_until(SECOND - 1, done);
+    bench.move_to(SECOND);
+    let launch = bench.launched.remove(0);
+    let (now, after) = (Mono(bench.now), Micros::SECOND * 20);
+    let end = RunEnd::RetryAfter { after, error: "failed".into() };
+    bench.node().ended(now, launch.row.id, launch.fence, end);
+    bench.node().turn(now);
+    let sent = bench.node().take_outputs().into_iter().find_map(|output| match output {
+        Output::Send { lane: Lane::Runner, requests } => Some(requests),
+        _ => None,
+    });
+    let finished = bench.store.transact(&sent.unwrap());
+    let when = When::At(Timestamp(START + 5 * SECOND));
+    bench.call(Write::Reset { which: Which::Id(launch.row.id), when });
+    assert!(matches!(bench.answers.last(), Some((_, Written::Reset { .. }))));
+    bench.node().replied(Lane::Runner, now, finished);
+    bench.run_until(30 * SECOND, done);
+    let begun: Vec<i64> = bench.seen.iter().map(|run| run.2).collect();
+    assert_eq!(begun, [5 * SECOND]);
+}
+
+#[test]
 fn starts_happen_in_the_order_of_due_and_identity() {
     let mut bench = Bench::new();
     let mut rng = fastrand::Rng::with_seed(3);
