@@ -265,7 +265,9 @@ impl Node {
         let deleted = self.settings.handlers[run.handler].at_most_once;
         let due = self.clock.local(row.deadline, now);
         let at = due.max(earliest);
-        // The start was recorded a lead before; only a clock that went back makes it longer.
+        // The start was recorded a lead before; only a clock that went back makes it longer. Then a
+        // run whose row is gone is refused by the gate, and launched again.
+        let at = if deleted { at.min(now + LONGEST_WAIT) } else { at };
         let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
             self.runs.finish(id, Then::GiveBack { after: Micros::ZERO, ran: false });

@@ -410,6 +410,26 @@ fn what_is_moved_nearer_runs_then_also_if_the_answer_comes_before_that_to_the_en
 }
 
 #[test]
+fn what_runs_at_most_once_and_is_early_by_a_clock_that_went_back_waits_for_no_renewal() {
+    let mut bench = Bench::with(|settings| {
+        settings.handlers[0].at_most_once = true;
+        settings.lease = Micros::SECOND * 3_600;
+    });
+    bench.schedule(5 * SECOND, "x", None);
+    bench.run_until(5 * SECOND - 1, done);
+    bench.now = 5 * SECOND;
+    // It shows two seconds less.
+    bench.clock.store(START + 3 * SECOND, Ordering::Relaxed);
+    let (now, shown) = (Mono(bench.now), Timestamp(START + 3 * SECOND));
+    bench.node().observe(now, now, shown);
+    let launch = bench.launched.remove(0);
+    bench.node().ended(now, launch.row.id, launch.fence, RunEnd::NotBegun);
+    bench.turn();
+    let again: Vec<i64> = bench.launched.iter().map(|launch| launch.at.0).collect();
+    assert!(matches!(again[..], [at] if at <= 7 * SECOND), "{again:?}");
+}
+
+#[test]
 fn starts_happen_in_the_order_of_due_and_identity() {
     let mut bench = Bench::new();
     let mut rng = fastrand::Rng::with_seed(3);
