@@ -508,7 +508,8 @@ impl Builder {
         self
     }
 
-    /// How long a call is retried while the store cannot be used: 5 s unless it is set.
+    /// How long a call is retried while the store cannot be used: 5 s unless it is set, at least
+    /// 1 ms.
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_timeout = limit;
         self
@@ -818,6 +819,10 @@ impl Builder {
         }
         if !seconds(1, 3_600).contains(&self.lease) {
             return Err(setting("lease", format!("{:?}", self.lease), "from 1 s to 1 h"));
+        }
+        if self.call_timeout < Duration::from_millis(1) {
+            let given = format!("{:?}", self.call_timeout);
+            return Err(setting("call_timeout", given, "at least 1 ms"));
         }
         if self.max_resident < 1_000 {
             return Err(setting("max_resident", self.max_resident, "at least 1000"));
