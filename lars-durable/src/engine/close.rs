@@ -78,7 +78,9 @@ impl Node {
     /// later is ignored.
     pub(crate) fn abandon(&mut self) {
         self.tenants.forget();
-        self.closing.abandoned += self.runs.abandon();
+        let handlers = &self.settings.handlers;
+        let is_gone = |place: usize| handlers[place].at_most_once;
+        self.closing.abandoned += self.runs.abandon(is_gone);
     }
 
     /// Whether the farewell may be sent.

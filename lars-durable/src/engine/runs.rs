@@ -502,20 +502,14 @@ impl Runs {
     }
 
     /// Gives up all runs whose handlers have not returned, and gives their timers back; says how
-    /// many.
-    pub(super) fn abandon(&mut self) -> usize {
-        let mut abandoned = 0;
-        for (id, run) in &mut self.runs {
+    /// many. The rows of some handlers go before their runs, as `is_gone` says.
+    pub(super) fn abandon(&mut self, is_gone: impl Fn(usize) -> bool) -> usize {
+        let mut abandoned = Vec::new();
+        for (id, run) in &self.runs {
             match run.stage {
                 // Nobody has to be waited for but the store, and that has a limit of its own.
                 Stage::Running(_) if run.handled => {}
-                Stage::Held(_) | Stage::Running(_) => {
-                    run.stage = Stage::Finishing(None);
-                    self.busy.free(run.resident);
-                    let then = Then::GiveBack { after: Micros::ZERO, ran: false };
-                    self.finishes.push_back(Finish { id: *id, fence: run.fence, then });
-                    abandoned += 1;
-                }
+                Stage::Held(_) | Stage::Running(_) => abandoned.push((*id, is_gone(run.handler))),
                 // Its answer says what is to be done about it.
                 Stage::Starting
                 | Stage::Deleting(_)
@@ -523,7 +517,14 @@ impl Runs {
                 | Stage::Finishing(_) => {}
             }
         }
-        abandoned
+        for (id, is_gone) in &abandoned {
+            if *is_gone {
+                self.end(*id);
+            } else {
+                self.finish(*id, Then::GiveBack { after: Micros::ZERO, ran: false });
+            }
+        }
+        abandoned.len()
     }
 
     fn set_stage(&mut self, id: TimerId, stage: Stage) {

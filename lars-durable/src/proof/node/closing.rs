@@ -84,3 +84,19 @@ fn a_timer_that_runs_at_most_once_and_is_about_to_start_when_the_node_closes_is_
     bench.run_until(2 * SECOND, done);
     assert_eq!(bench.texts(), ["x"]);
 }
+
+#[test]
+fn a_run_whose_row_is_gone_and_that_is_given_up_is_not_taken_for_one_that_has_a_newer_run() {
+    for series in [None, Some(Series::FixedDelay { delay: SECOND })] {
+        let mut bench = Bench::with(|settings| settings.handlers[0].at_most_once = true);
+        bench.stuck = Some("handler");
+        bench.schedule(SECOND, "x", series);
+        bench.run_until(2 * SECOND, done);
+        bench.node().close();
+        bench.node().abandon();
+        bench.turn();
+        assert!(bench.closed);
+        let counts = bench.node().counts();
+        assert_eq!((counts.stale, counts.in_flight), (0, 0));
+    }
+}
