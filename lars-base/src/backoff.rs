@@ -153,6 +153,13 @@ pub struct BackoffBuilder {
     policy: BackoffPolicy,
 }
 
+/// To change something of a policy.
+impl From<BackoffPolicy> for BackoffBuilder {
+    fn from(policy: BackoffPolicy) -> Self {
+        Self { policy }
+    }
+}
+
 impl BackoffBuilder {
     /// The first delay, before jitter; 100 ms by default. At least 1 ns.
     pub fn initial(mut self, initial: Duration) -> Self {

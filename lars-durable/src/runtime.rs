@@ -214,17 +214,22 @@ impl Runtime {
         }
         let handlers: Handlers = handlers.into();
         handlers.iter().for_each(|handler| handler.bind(&shared));
-        let driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
+        let mut driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
         let here = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("lars-durable".into()).spawn(move || {
-            contain(|| driver.run()).unwrap_or_else(|panic| {
+            let abandoned = contain(|| driver.run()).unwrap_or_else(|panic| {
                 // A defect. What is in the store is safe there; callers must not wait for answers.
                 tracing::error!(target: "lars_durable", %panic, "the node has ended");
                 here.gate.close();
                 here.looks.end();
                 drop(here.inbox.end());
                 0
-            })
+            });
+            // With it go handlers, whose destructors are foreign code.
+            if let Err(panic) = contain(|| drop(driver)) {
+                tracing::error!(target: "lars_durable", %panic, "a handler panicked when it went");
+            }
+            abandoned
         })?;
         Ok(Self {
             shared,

@@ -508,7 +508,8 @@ impl Builder {
         self
     }
 
-    /// How long a call is retried while the store cannot be used: 5 s unless it is set.
+    /// How long a call is retried while the store cannot be used: 5 s unless it is set, at least
+    /// 1 ms.
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_timeout = limit;
         self
@@ -819,6 +820,10 @@ impl Builder {
         if !seconds(1, 3_600).contains(&self.lease) {
             return Err(setting("lease", format!("{:?}", self.lease), "from 1 s to 1 h"));
         }
+        if self.call_timeout < Duration::from_millis(1) {
+            let given = format!("{:?}", self.call_timeout);
+            return Err(setting("call_timeout", given, "at least 1 ms"));
+        }
         if self.max_resident < 1_000 {
             return Err(setting("max_resident", self.max_resident, "at least 1000"));
         }
@@ -879,10 +884,15 @@ fn own_executor(
         #[cfg(feature = "test-kit")]
         Place::Virtual(place) => Ok((Arc::new(crate::runtime::OnTime(place.time.clone())), None)),
         _ => {
-            let with_own = (threads + handlers).min(Pool::MAX_THREADS.max(threads));
-            let with_own = if threads == 0 { 0 } else { with_own };
+            // More than a pool may have, and none, it refuses.
+            let with_own = match threads {
+                1..=Pool::MAX_THREADS => (threads + handlers).min(Pool::MAX_THREADS),
+                other => other,
+            };
             Pool::new("lars-durable-pool", with_own)
-                .map(|pool| (Arc::new(pool) as Arc<dyn Executor>, Some(threads)))
+                .map(|pool| {
+                    (Arc::new(pool) as Arc<dyn Executor>, Some(with_own.saturating_sub(handlers)))
+                })
                 .map_err(|_| setting("threads", threads, "from 1 to 1024"))
         }
     }
@@ -975,5 +985,24 @@ impl fmt::Debug for Builder {
             .field("group", &self.group)
             .field("handlers", &self.handlers)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_handler_has_a_thread_of_its_own_however_many_threads_they_share() {
+        for (threads, handlers) in [(1, 1), (4, 3), (1_000, 100), (Pool::MAX_THREADS, 3)] {
+            let (executor, shared) = own_executor(&Place::Memory, threads, handlers).unwrap();
+            let all = executor.as_pool().unwrap().threads();
+            assert_eq!(all, shared.unwrap() + handlers, "{threads} and {handlers}");
+        }
+        for threads in [0, Pool::MAX_THREADS + 1, usize::MAX] {
+            let Err(error) = own_executor(&Place::Memory, threads, 3) else { panic!() };
+            let expected = format!("threads is {threads}, but it must be from 1 to 1024");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

@@ -176,6 +176,10 @@ impl Calls {
 impl Node {
     /// Takes a call in; its answer is an output.
     pub(crate) fn call(&mut self, now: Mono, id: CallId, write: Write) {
+        if self.waits_for_calls_only() {
+            let result = Err(Refused::Closed.into());
+            return self.out.push(Output::Answer { call: id, result });
+        }
         let patience = now + self.settings.call_timeout;
         let (tenure, write) = match write {
             Write::Under { tenure, write } => (Some(tenure), *write),
@@ -325,7 +329,7 @@ impl Node {
         }
         if let Write::Pause { handler, paused } = &call.write {
             // The other nodes learn of it with their next renewal.
-            self.lease.set_paused(handler, *paused);
+            self.lease.set_paused(now, handler, *paused);
         }
         let result = match written {
             Written::KeyTaken(key) => Err(Refused::KeyTaken { key }.into()),

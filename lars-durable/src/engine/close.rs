@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Nothing is left when no run is under way, every finish is recorded, every call is answered, and
-//! no actor lives here. `abandon` shortens that from outside: a node never gives up a run by
-//! itself, because only its owner knows for how long it may wait.
+//! no actor lives here. Calls are taken in as long as a run or an actor may make them, and refused
+//! from then on: callers that do not stop must not keep the node. `abandon` shortens that from
+//! outside: a node never gives up a run by itself, because only its owner knows for how long it may
+//! wait.
 
 use super::{Node, Output};
 
@@ -76,19 +78,25 @@ impl Node {
     /// later is ignored.
     pub(crate) fn abandon(&mut self) {
         self.tenants.forget();
-        self.closing.abandoned += self.runs.abandon();
+        let handlers = &self.settings.handlers;
+        let is_gone = |place: usize| handlers[place].at_most_once;
+        self.closing.abandoned += self.runs.abandon(is_gone);
     }
 
     /// Whether the farewell may be sent.
     pub(super) fn may_leave(&self) -> bool {
-        if !self.tenants.are_gone() {
-            return false;
-        }
         matches!(self.closing.stage, Stage::Draining | Stage::Leaving)
+            && self.waits_for_calls_only()
+            && self.calls.is_idle()
+    }
+
+    /// Whether the node is closing, and nothing that is left of it makes calls.
+    pub(super) fn waits_for_calls_only(&self) -> bool {
+        self.closing.is_closing()
+            && self.tenants.are_gone()
             && self.runs.is_idle()
             && self.history.is_empty()
             && self.runner.is_idle()
-            && self.calls.is_idle()
     }
 
     /// Says that the node has left, once.

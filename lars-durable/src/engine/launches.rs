@@ -161,6 +161,7 @@ impl Node {
             if let Some(run) = self.runs.get(row.id) {
                 self.tallies[run.handler].started += 1;
             }
+            let row = self.runs.up_to_date(row);
             self.prepare(now, Arc::new(row));
         }
         for (id, due) in moved {
@@ -201,6 +202,10 @@ impl Node {
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
                 row.after_left_out(self.clock.at_least(now))
+            }
+            // It has its row still, and would lose it to a run for which nobody may wait.
+            Verdict::Runs if at_most_once && self.closing.is_closing() => {
+                Then::GiveBack { after: Micros::ZERO, ran: false }
             }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
@@ -257,7 +262,9 @@ impl Node {
         let deleted = self.settings.handlers[run.handler].at_most_once;
         let due = self.clock.local(row.deadline, now);
         let at = due.max(earliest);
-        // The start was recorded a lead before; only a clock that went back makes it longer.
+        // The start was recorded a lead before; only a clock that went back makes it longer. Then a
+        // run whose row is gone is refused by the gate, and launched again.
+        let at = if deleted { at.min(now + LONGEST_WAIT) } else { at };
         let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
             self.runs.finish(id, Then::GiveBack { after: Micros::ZERO, ran: false });

@@ -63,6 +63,9 @@ pub(super) struct Lease {
     /// How many buckets the group has.
     buckets: BucketNo,
     paused: BTreeSet<Arc<str>>,
+    /// What calls of this node have paused or resumed since the last renewal was sent, and when
+    /// they were answered: a renewal that was sent before that need not know of it.
+    said: BTreeMap<Arc<str>, (bool, Mono)>,
     claim: Option<Claim>,
     /// For how many renewals this node has had more than its share.
     rounds_above: u32,
@@ -88,6 +91,7 @@ impl Lease {
             widest: window,
             buckets: 0,
             paused: BTreeSet::new(),
+            said: BTreeMap::new(),
             claim: None,
             rounds_above: 0,
             lapse_told: true,
@@ -140,11 +144,27 @@ impl Lease {
     }
 
     /// A call of this node has paused or resumed a handler: it need not wait for the renewal.
-    pub(super) fn set_paused(&mut self, handler: &Arc<str>, paused: bool) {
+    pub(super) fn set_paused(&mut self, now: Mono, handler: &Arc<str>, paused: bool) {
+        self.said.insert(Arc::clone(handler), (paused, now));
+        self.note_paused(handler, paused);
+    }
+
+    fn note_paused(&mut self, handler: &Arc<str>, paused: bool) {
         match paused {
             true => drop(self.paused.insert(Arc::clone(handler))),
             false => drop(self.paused.remove(handler)),
         }
+    }
+
+    /// A renewal that was sent at `sent` says which handlers are paused.
+    fn learn_paused(&mut self, sent: Mono, paused: &[Arc<str>]) {
+        self.paused = paused.iter().cloned().collect();
+        let mut said = std::mem::take(&mut self.said);
+        said.retain(|_, (_, at)| *at >= sent);
+        for (handler, (paused, _)) in &said {
+            self.note_paused(handler, *paused);
+        }
+        self.said = said;
     }
 
     /// Whether a batch of the keeper is under way, or the last one has failed.
@@ -263,7 +283,7 @@ impl Node {
         };
         self.lease.lapse_told = false;
         self.out.push(Output::ValidUntil(self.lease.valid_until));
-        self.lease.paused = renewed.paused.iter().cloned().collect();
+        self.lease.learn_paused(sent, &renewed.paused);
         self.look_at_owners(&renewed, now);
         self.agree_on_buckets(&renewed, now);
         self.tell_of_buckets();

@@ -10,7 +10,7 @@
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::delays::Past;
 use super::lane::{LONGEST_PAUSE, LaneState};
@@ -78,7 +78,7 @@ pub(super) struct Runner {
     /// One try of that may have been committed.
     uncertain: bool,
     /// Identities that another node says are near.
-    notified: Vec<TimerId>,
+    notified: VecDeque<TimerId>,
     /// Since when the node has buckets.
     ramp_from: Mono,
     next_sweep: Mono,
@@ -185,7 +185,7 @@ impl Runner {
             lane: LaneState::new(LONGEST_PAUSE),
             sent: Vec::new(),
             uncertain: false,
-            notified: Vec::new(),
+            notified: VecDeque::new(),
             ramp_from: Mono(0),
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
@@ -286,7 +286,7 @@ impl Node {
             Mono::MIN
         } else if self.closing.is_closing() {
             retry
-        } else if !runner.notified.is_empty() {
+        } else if !runner.notified.is_empty() || self.runs.has_unknown() {
             Mono::MIN
         } else {
             // An estimate of the clock that is a little old makes the load a little late.
@@ -363,7 +363,8 @@ impl Node {
             self.runner.sent.push(Asked::Start { node, lead, starts });
         }
         if !self.runner.notified.is_empty() {
-            let ids = std::mem::take(&mut self.runner.notified);
+            let count = self.runner.notified.len().min(self.settings.batch);
+            let ids = self.runner.notified.drain(..count).collect();
             self.runner.sent.push(Asked::Read(ids));
         }
         let sweeps = now >= self.runner.next_sweep && self.window.owned() > 0;
@@ -413,7 +414,8 @@ impl Node {
     /// Timers that this node cannot run go to another node, or wait for one; they are never
     /// dropped.
     fn put_off_unknown(&mut self, now: Mono) {
-        let unknown = self.runs.take_unknown().into_iter().filter_map(|(key, resident)| {
+        let unknown = self.runs.take_unknown(self.settings.batch).into_iter();
+        let unknown = unknown.filter_map(|(key, resident)| {
             let (bucket, epoch) = (resident.bucket, self.window.starts_in(resident.bucket)?);
             Some(((key.1, Tenure { bucket, epoch }), resident))
         });

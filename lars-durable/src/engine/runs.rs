@@ -114,6 +114,9 @@ pub(super) struct Run {
     pub(super) last: bool,
     /// The handler has returned. Only calls that it has made are still to be answered.
     handled: bool,
+    /// The rule that its timer was given while the start was on its way: the lanes of the store
+    /// answer in any order.
+    rule: Option<Option<String>>,
     /// Why it need not go on: its handler was told, or is when it is launched.
     pub(super) told: Option<CancelReason>,
     /// At which instant it was to begin.
@@ -288,9 +291,14 @@ impl Runs {
         self.quarantine.again(now)
     }
 
-    /// Takes those that this node cannot run.
-    pub(super) fn take_unknown(&mut self) -> Vec<(Key, Resident)> {
-        std::mem::take(&mut self.unknown).into_iter().collect()
+    /// Takes those that this node cannot run, `most` of them.
+    pub(super) fn take_unknown(&mut self, most: usize) -> Vec<(Key, Resident)> {
+        std::iter::from_fn(|| self.unknown.pop_first()).take(most).collect()
+    }
+
+    /// Whether there are such.
+    pub(super) fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty()
     }
 
     // From the request to start until the finish is recorded.
@@ -316,6 +324,11 @@ impl Runs {
         self.runs.contains_key(&id)
     }
 
+    /// Whether its finish is on its way.
+    pub(super) fn is_finishing(&self, id: TimerId) -> bool {
+        self.runs.get(&id).is_some_and(|run| matches!(run.stage, Stage::Finishing(_)))
+    }
+
     pub(super) fn get(&self, id: TimerId) -> Option<&Run> {
         self.runs.get(&id)
     }
@@ -339,6 +352,7 @@ impl Runs {
             acknowledged: false,
             last: false,
             handled: false,
+            rule: None,
             told: None,
             launched: Mono(0),
             past,
@@ -411,10 +425,21 @@ impl Runs {
 
     /// The timer has another rule now: the run that follows this one is planned by that.
     pub(super) fn follow(&mut self, id: TimerId, series: Option<&str>) {
-        if let Some(Run { stage: Stage::Held(row) | Stage::Running(row), .. }) =
-            self.runs.get_mut(&id)
-        {
-            *row = Arc::new(Row { series: series.map(str::to_owned), ..Row::clone(row) });
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        match &mut run.stage {
+            Stage::Starting => run.rule = Some(series.map(str::to_owned)),
+            Stage::Held(row) | Stage::Running(row) => {
+                *row = Arc::new(Row { series: series.map(str::to_owned), ..Row::clone(row) });
+            }
+            Stage::Deleting(_) | Stage::Doubtful(..) | Stage::Finishing(_) => {}
+        }
+    }
+
+    /// The row of a run whose start is recorded, with the rule that its timer has now.
+    pub(super) fn up_to_date(&mut self, row: Row) -> Row {
+        match self.runs.get_mut(&row.id).and_then(|run| run.rule.take()) {
+            Some(series) => Row { series, ..row },
+            None => row,
         }
     }
 
@@ -477,20 +502,14 @@ impl Runs {
     }
 
     /// Gives up all runs whose handlers have not returned, and gives their timers back; says how
-    /// many.
-    pub(super) fn abandon(&mut self) -> usize {
-        let mut abandoned = 0;
-        for (id, run) in &mut self.runs {
+    /// many. The rows of some handlers go before their runs, as `is_gone` says.
+    pub(super) fn abandon(&mut self, is_gone: impl Fn(usize) -> bool) -> usize {
+        let mut abandoned = Vec::new();
+        for (id, run) in &self.runs {
             match run.stage {
                 // Nobody has to be waited for but the store, and that has a limit of its own.
                 Stage::Running(_) if run.handled => {}
-                Stage::Held(_) | Stage::Running(_) => {
-                    run.stage = Stage::Finishing(None);
-                    self.busy.free(run.resident);
-                    let then = Then::GiveBack { after: Micros::ZERO, ran: false };
-                    self.finishes.push_back(Finish { id: *id, fence: run.fence, then });
-                    abandoned += 1;
-                }
+                Stage::Held(_) | Stage::Running(_) => abandoned.push((*id, is_gone(run.handler))),
                 // Its answer says what is to be done about it.
                 Stage::Starting
                 | Stage::Deleting(_)
@@ -498,7 +517,14 @@ impl Runs {
                 | Stage::Finishing(_) => {}
             }
         }
-        abandoned
+        for (id, is_gone) in &abandoned {
+            if *is_gone {
+                self.end(*id);
+            } else {
+                self.finish(*id, Then::GiveBack { after: Micros::ZERO, ran: false });
+            }
+        }
+        abandoned.len()
     }
 
     fn set_stage(&mut self, id: TimerId, stage: Stage) {

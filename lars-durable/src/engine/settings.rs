@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lars_base::backoff::BackoffPolicy;
+use lars_base::backoff::{BackoffBuilder, BackoffPolicy};
 
 use crate::model::{Kept, Old, Recipient};
 use crate::store::Terms;
@@ -131,7 +131,9 @@ impl HandlerSettings {
     /// How long after its `attempt` failed a timer is tried again. The same for the same timer, so
     /// that a run can be told again from its seed.
     pub(crate) fn delay(&self, seed: u64, attempt: u32) -> Duration {
-        let mut backoff = self.backoff.start_with_seed(seed);
+        // Its own limit says nothing here, and would end the delays.
+        let endless = BackoffBuilder::from(self.backoff).max_attempts(u32::MAX).build();
+        let mut backoff = endless.unwrap_or(self.backoff).start_with_seed(seed);
         let delays = backoff.by_ref().take(usize::try_from(attempt).unwrap_or(usize::MAX));
         delays.last().unwrap_or(self.backoff.cap())
     }
@@ -175,5 +177,25 @@ impl NodeSettings {
     /// Whether the node runs timers, or only makes them.
     pub(crate) fn serves(&self) -> bool {
         !self.handlers.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policys_own_limit_of_attempts_shortens_no_pause() {
+        let second = Duration::from_secs(1);
+        let policy = BackoffPolicy::builder().initial(second).cap(600 * second);
+        let delays = |backoff: BackoffPolicy| {
+            let settings = HandlerSettings { backoff, ..HandlerSettings::new("handler", 1) };
+            (1..=12).map(|attempt| settings.delay(7, attempt).as_secs()).collect::<Vec<u64>>()
+        };
+        let endless = delays(policy.build().unwrap());
+        assert_eq!(endless, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        for limit in [1, 2, 5, 100] {
+            assert_eq!(delays(policy.max_attempts(limit).build().unwrap()), endless, "{limit}");
+        }
     }
 }

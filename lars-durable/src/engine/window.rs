@@ -658,8 +658,14 @@ impl Node {
     /// A timer that was announced to this node: waits here, if its bucket is this node's and it is
     /// due within the loaded range. Otherwise its owner will load it.
     pub(super) fn near(&mut self, key: Key, resident: Resident) {
-        if self.window.reaches(resident.bucket, key) && !self.runs.holds(key.1) {
+        if !self.window.reaches(resident.bucket, key) {
+            return;
+        }
+        if !self.runs.holds(key.1) {
             self.wait_for(key, resident, true);
+        } else if self.runs.is_finishing(key.1) {
+            // The finish is recorded, and its answer, with an earlier time, comes after this one.
+            self.runner.announce([key.1]);
         }
     }
 

@@ -2,6 +2,7 @@
 //! itself.
 
 mod cancels;
+mod closing;
 mod ends;
 mod failures;
 mod held;
@@ -76,6 +77,8 @@ struct Bench {
     dead_rows: Micros,
     /// Batches with such reads, and how many each had.
     from_start: Vec<usize>,
+    /// How many timers a request named at most that puts off or reads.
+    most_named: usize,
     next_call: u64,
     /// Keys that another transaction holds.
     held: BTreeSet<Arc<str>>,
@@ -133,6 +136,7 @@ impl Bench {
             forgotten: Vec::new(),
             dead_rows: Micros::ZERO,
             from_start: Vec::new(),
+            most_named: 0,
             next_call: 0,
             held: BTreeSet::new(),
             answers: Vec::new(),
@@ -172,6 +176,12 @@ impl Bench {
                     Output::Send { lane, requests } => {
                         let draws = |request: &Request| matches!(request, Request::Ids { .. });
                         self.only_drawn += usize::from(requests.iter().all(draws));
+                        let named = requests.iter().map(|request| match request {
+                            Request::PutOff { timers, .. } => timers.len(),
+                            Request::Read { ids, .. } => ids.len(),
+                            _ => 0,
+                        });
+                        self.most_named = named.fold(self.most_named, usize::max);
                         let took = self.read_from_start(&requests);
                         let now = Mono(self.now);
                         if took > 10 * SECOND {
@@ -372,6 +382,51 @@ fn what_is_in_memory_and_is_cancelled_or_moved_by_its_identity_is_as_it_was_told
     bench.run_until(10 * SECOND, done);
     let seen: Vec<(&str, i64)> = bench.seen.iter().map(|run| (run.0.as_str(), run.2)).collect();
     assert_eq!(seen, [("sooner", 3 * SECOND), ("later", 8 * SECOND)]);
+}
+
+#[test]
+fn what_is_moved_nearer_runs_then_also_if_the_answer_comes_before_that_to_the_end_of_a_run() {
+    let mut bench = Bench::new();
+    bench.schedule(SECOND, "x", None);
+    bench.run_until(SECOND - 1, done);
+    bench.move_to(SECOND);
+    let launch = bench.launched.remove(0);
+    let (now, after) = (Mono(bench.now), Micros::SECOND * 20);
+    let end = RunEnd::RetryAfter { after, error: "failed".into() };
+    bench.node().ended(now, launch.row.id, launch.fence, end);
+    bench.node().turn(now);
+    let sent = bench.node().take_outputs().into_iter().find_map(|output| match output {
+        Output::Send { lane: Lane::Runner, requests } => Some(requests),
+        _ => None,
+    });
+    let finished = bench.store.transact(&sent.unwrap());
+    let when = When::At(Timestamp(START + 5 * SECOND));
+    bench.call(Write::Reset { which: Which::Id(launch.row.id), when });
+    assert!(matches!(bench.answers.last(), Some((_, Written::Reset { .. }))));
+    bench.node().replied(Lane::Runner, now, finished);
+    bench.run_until(30 * SECOND, done);
+    let begun: Vec<i64> = bench.seen.iter().map(|run| run.2).collect();
+    assert_eq!(begun, [5 * SECOND]);
+}
+
+#[test]
+fn what_runs_at_most_once_and_is_early_by_a_clock_that_went_back_waits_for_no_renewal() {
+    let mut bench = Bench::with(|settings| {
+        settings.handlers[0].at_most_once = true;
+        settings.lease = Micros::SECOND * 3_600;
+    });
+    bench.schedule(5 * SECOND, "x", None);
+    bench.run_until(5 * SECOND - 1, done);
+    bench.now = 5 * SECOND;
+    // It shows two seconds less.
+    bench.clock.store(START + 3 * SECOND, Ordering::Relaxed);
+    let (now, shown) = (Mono(bench.now), Timestamp(START + 3 * SECOND));
+    bench.node().observe(now, now, shown);
+    let launch = bench.launched.remove(0);
+    bench.node().ended(now, launch.row.id, launch.fence, RunEnd::NotBegun);
+    bench.turn();
+    let again: Vec<i64> = bench.launched.iter().map(|launch| launch.at.0).collect();
+    assert!(matches!(again[..], [at] if at <= 7 * SECOND), "{again:?}");
 }
 
 #[test]

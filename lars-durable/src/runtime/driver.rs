@@ -198,7 +198,7 @@ impl Driver {
     }
 
     /// Runs until the node is closed; returns how many runs were given up.
-    pub(super) fn run(mut self) -> usize {
+    pub(super) fn run(&mut self) -> usize {
         while self.closed.is_none() && !self.is_overdue() {
             let inputs = self.shared.inbox.take(self.patience());
             let mut written = false;
@@ -556,7 +556,7 @@ impl Driver {
         self.closing.is_some_and(|closing| closing.end <= self.clock.now())
     }
 
-    fn end(mut self) -> usize {
+    fn end(&mut self) -> usize {
         self.finish();
         self.closed.unwrap_or_else(|| self.node.counts().in_flight)
     }

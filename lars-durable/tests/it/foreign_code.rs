@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{LONG, Note, note};
 use futures::task::{ArcWake, waker};
-use lars_durable::{Durable, Fired, Handler};
+use lars_durable::{Durable, Fired, Handler, Payload};
 use lars_scheduler::Executor;
 use lars_scheduler::executor::{Rejected, Runnable};
 
@@ -269,4 +269,31 @@ fn what_panics_when_a_future_has_ended_is_why_its_run_has_failed() {
         }
         drop(entered);
     }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Other;
+
+impl Payload for Other {
+    const NAME: &'static str = "other";
+}
+
+#[test]
+fn a_handler_that_panics_when_it_goes_with_its_node_hides_no_run_that_was_given_up() {
+    let (begun, begins) = channel();
+    let (_open, ends) = futures::channel::oneshot::channel::<()>();
+    let ends = futures::FutureExt::shared(ends);
+    let stuck = move |_: Fired<Note>| {
+        begun.send(()).unwrap();
+        let ends = ends.clone();
+        async move { ends.await.unwrap_or(()) }
+    };
+    let last = Dropped(|what| panic!("{what}"));
+    let panics = move |_: &Fired<Other>| {
+        let _ = &last;
+    };
+    let durable = Durable::in_memory().handle_future(stuck).handle(panics).start().unwrap();
+    durable.timers().schedule_once(Duration::ZERO, note("x")).submit().wait().unwrap();
+    begins.recv_timeout(LONG).unwrap();
+    assert_eq!(durable.close_within(Duration::ZERO).unwrap_err().running, 1);
 }

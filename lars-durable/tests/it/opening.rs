@@ -148,10 +148,15 @@ fn settings_out_of_range_are_errors_with_the_value_and_the_limit() {
     assert_eq!(message(short), "window is 1ms, but it must be from 1 s to 1 h");
     let long = Durable::in_memory().lease(Duration::from_secs(7_200));
     assert_eq!(message(long), "lease is 7200s, but it must be from 1 s to 1 h");
+    let none = Durable::in_memory().call_timeout(Duration::ZERO);
+    assert_eq!(message(none), "call_timeout is 0ns, but it must be at least 1 ms");
     let few = Durable::in_memory().max_resident(1);
     assert_eq!(message(few), "max_resident is 1, but it must be at least 1000");
     let none = Durable::in_memory().threads(0);
     assert_eq!(message(none), "threads is 0, but it must be from 1 to 1024");
+    let many = Durable::in_memory().handle(|_: &Fired<Note>| ()).threads(usize::MAX);
+    let given = usize::MAX;
+    assert_eq!(message(many), format!("threads is {given}, but it must be from 1 to 1024"));
     let nameless = Durable::in_memory().group("");
     assert_eq!(message(nameless), "group is \"\", but it must be from 1 to 64 bytes without NUL");
     let twice = Durable::in_memory().handle(|_: &Fired<Note>| ()).handle(|_: &Fired<Note>| ());

@@ -4,9 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
 use lars_durable::test_kit::Store;
-use lars_durable::{Error, Fired};
+use lars_durable::{Error, Fired, Timers};
 use lars_scheduler::LightArrayRevolverScheduler;
+use mini_actor::Context;
+use mini_actor::test_kit::TestKit;
 
 use crate::common::{Note, note};
 
@@ -100,4 +103,53 @@ fn a_call_is_answered_when_its_time_is_up_and_not_before_while_the_store_is_away
     store.set_reachable(true);
     time.advance(10 * second);
     assert_eq!(node.metrics().scheduled, 0);
+}
+
+/// Starts a reminder when it is started.
+struct Starts;
+
+impl DurableActor for Starts {
+    type Reminder = Note;
+    type Message = Note;
+
+    fn started(&mut self, ctx: &mut Context<Hosted<Self>>) {
+        ctx.reminders().start_single("later", Duration::from_secs(60), note("later")).unwrap();
+    }
+
+    fn receive(&mut self, _: Note, _: &mut Context<Hosted<Self>>) {}
+}
+
+/// Makes as many calls as may wait for their answers, while the store is away.
+struct Crowd(Store, Timers);
+
+impl std::task::Wake for Crowd {
+    fn wake(self: Arc<Self>) {
+        self.0.set_reachable(false);
+        (0..65_536).for_each(|_| drop(self.1.get("nobody")));
+    }
+}
+
+#[test]
+fn a_reminder_that_fails_before_its_actor_receives_something_is_said_to_have_failed() {
+    let lines = logged(|| {
+        let kit = TestKit::new("test").unwrap();
+        let store = Store::new(kit.scheduler().timers());
+        let node = store.node().actors(&kit, Kind::new(|_: &str| Starts)).start().unwrap();
+        let (timers, second) = (node.timers(), Duration::from_secs(1));
+        kit.advance(second);
+        timers.tell_after("note/17", second, note("x")).submit().wait().unwrap();
+        // The call is tried again after 50 ms: when the start is recorded, and the actor not made.
+        kit.advance(second - Duration::from_millis(53));
+        store.set_reachable(false);
+        let mut call = timers.get("nobody");
+        store.set_reachable(true);
+        let waker = Arc::new(Crowd(store, timers)).into();
+        let mut context = std::task::Context::from_waker(&waker);
+        assert!(
+            std::future::Future::poll(std::pin::Pin::new(&mut call), &mut context).is_pending()
+        );
+        kit.advance(Duration::from_millis(53));
+    });
+    let failed: Vec<&String> = lines.iter().filter(|it| it.contains("a reminder failed")).collect();
+    assert!(matches!(failed[..], [it] if it.contains("the limit is 65536")), "{lines:#?}");
 }

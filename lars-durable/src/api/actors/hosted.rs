@@ -188,9 +188,14 @@ impl<A: DurableActor> Hosted<A> {
         };
         let delivery = Delivery::new(&row, fence, gate.store_now());
         let handled = Some(Handled { id: row.id, delivery, signal: receipt.signal() });
-        {
+        let failed = {
             let mut ledger = self.place.ledger.lock();
-            (ledger.failed, ledger.reads) = (None, true);
+            ledger.reads = true;
+            ledger.failed.take()
+        };
+        if let Some(error) = failed {
+            // Of a call that the actor made before: this message cannot make up for it.
+            self.place.say_failed(&error);
         }
         let scope = Scope { handled, ..self.scope() };
         // A panic drops the receipt, which then says so.

@@ -98,6 +98,12 @@ impl Place {
         ledger.arrivals
     }
 
+    /// Says that a call failed for which no message comes again.
+    pub(super) fn say_failed(&self, error: &str) {
+        let address = &*self.address;
+        tracing::warn!(target: "lars_durable", address, %error, "a reminder failed");
+    }
+
     /// The answer: what has become of the timer that had the key.
     pub(super) fn answered(&self, key: String, arrivals: u64, answer: Result<Before, Error>) {
         let answer = answer.map(|before| {
@@ -121,8 +127,7 @@ impl Place {
             if ledger.in_hand.is_some() {
                 ledger.failed = Some(error.to_string());
             } else {
-                let address = &*self.address;
-                tracing::warn!(target: "lars_durable", address, %error, "a reminder failed");
+                self.say_failed(&error.to_string());
             }
         }
         let receipt = if ledger.open == 0 { ledger.receipt.take() } else { None };

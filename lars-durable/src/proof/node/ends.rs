@@ -280,3 +280,27 @@ fn a_last_run_that_another_owner_has_repeated_ends_no_series() {
     assert!(!is_empty(&mut bench), "its second run is to come");
     assert_eq!((bench.node().counts().stale, bench.node().counts().done), (1, 0));
 }
+
+#[test]
+fn a_new_rule_whose_answer_comes_before_that_to_the_start_plans_the_next_run() {
+    let mut bench = Bench::new();
+    bench.schedule(SECOND, "x", Some(every_second(MissedTick::Burst)));
+    bench.run_until(SECOND - 6_000, done);
+    bench.move_to(SECOND - 4_000);
+    let now = Mono(bench.now);
+    bench.node().turn(now);
+    let sent = bench.node().take_outputs().into_iter().find_map(|output| match output {
+        Output::Send { lane: Lane::Runner, requests } => Some(requests),
+        _ => None,
+    });
+    let started = bench.store.transact(&sent.unwrap());
+    let missed = MissedTick::Burst;
+    let rule = Series::FixedRate { every: 10 * SECOND, missed };
+    let conflict = OnConflict::Update;
+    let timer = NewTimer { conflict, ..bench.timer(SECOND, "x", Some(rule)) };
+    bench.call(Write::Schedule(Arc::new(vec![timer])));
+    assert_eq!(bench.answers.len(), 2);
+    bench.node().replied(Lane::Runner, now, started);
+    bench.run_until(12 * SECOND, done);
+    assert_eq!(planned(&bench), [1, 11]);
+}

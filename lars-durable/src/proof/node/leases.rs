@@ -1,7 +1,7 @@
 //! What a node makes of the silence of another, and how soon it breaks its own.
 
 use super::{Bench, SECOND, START, done};
-use crate::engine::{LEAD, Lane};
+use crate::engine::{LEAD, Lane, Output};
 use crate::model::{NewTimer, NodeId, Which};
 use crate::store::{Keep, Reply, Request, Store, StoreError, Terms, Write, Written};
 use crate::sync::Arc;
@@ -126,4 +126,35 @@ fn what_a_node_sends_again_after_it_has_lost_its_bucket_puts_nothing_off() {
     let reply = bench.store.transact(&[get]).unwrap().replies.pop();
     let Some(Reply::Written(Written::Listed(timers))) = reply else { panic!("{reply:?}") };
     assert_eq!(timers[0].deadline, Timestamp(START + SECOND));
+}
+
+#[test]
+fn a_renewal_that_was_under_way_takes_back_neither_a_pause_nor_a_resume_of_this_node() {
+    for paused in [true, false] {
+        let mut bench = Bench::with(|settings| settings.lease.0 = 30 * SECOND);
+        let pause = |paused| Write::Pause { handler: "handler".into(), paused };
+        bench.call(pause(!paused));
+        // The store has carried the renewal out, and its answer comes after that to the call.
+        bench.run_until(SECOND, done);
+        let now = Mono(bench.now);
+        bench.node().renew_soon(now);
+        bench.node().turn(now);
+        let sent = bench.node().take_outputs().into_iter().find_map(|output| match output {
+            Output::Send { lane: Lane::Keeper, requests } => Some(requests),
+            _ => None,
+        });
+        let renewed = bench.store.transact(&sent.unwrap());
+        bench.call(pause(paused));
+        bench.node().replied(Lane::Keeper, now, renewed);
+        bench.schedule(2 * SECOND, "x", None);
+        bench.run_until(3 * SECOND, done);
+        assert_eq!(bench.seen.len(), usize::from(!paused), "{paused}");
+        // What others say later counts.
+        bench.store.transact(&[Request::Write(pause(!paused))]).unwrap();
+        bench.run_until(40 * SECOND, done);
+        bench.schedule(41 * SECOND, "y", None);
+        bench.run_until(42 * SECOND, done);
+        let last = bench.seen.last().map(|(text, ..)| text == "y");
+        assert_eq!(last == Some(true), paused, "{paused}");
+    }
 }

@@ -200,3 +200,27 @@ fn what_each_recipient_has_runs_in_its_order_whoever_has_more() {
         assert!(own.is_sorted(), "{own:?}");
     }
 }
+
+#[test]
+fn timers_that_nobody_handles_are_put_off_a_batch_at_a_time_however_many_are_due_together() {
+    let mut bench = Bench::new();
+    bench.schedule_many("unknown", SECOND, 5_500);
+    bench.schedule(2 * SECOND, "check", None);
+    bench.run_until(3 * SECOND, done);
+    assert_eq!(bench.most_named, bench.settings.batch);
+    assert_eq!(bench.texts(), ["check"]);
+    assert_eq!(bench.node().counts().resident, 5_500, "all of them, until later");
+}
+
+#[test]
+fn timers_of_which_others_tell_are_read_a_batch_at_a_time_and_all_run() {
+    let mut bench = Bench::new();
+    // As another node makes them.
+    let timer = |id| NewTimer { id, ..bench.timer(2 * SECOND, &id.to_string(), None) };
+    let write = Write::Schedule(Arc::new((10_001..=15_500).map(timer).collect()));
+    bench.store.transact(&[Request::Write(write)]).unwrap();
+    bench.node().notified((10_001..=15_500).map(|id| (0, id)));
+    bench.run_until(SECOND, done);
+    assert_eq!(bench.most_named, bench.settings.batch);
+    assert_eq!(bench.node().counts().resident, 5_500);
+}
