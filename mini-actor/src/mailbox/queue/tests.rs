@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::late::Timed;
 use crate::mailbox::asides::{Aside, Told};
+use crate::mailbox::block::Slot;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -426,10 +427,14 @@ fn a_mailbox_in_use_keeps_so_many_spare_blocks_and_no_more() {
 }
 
 #[test]
-fn a_block_has_a_kibibyte_at_most_or_one_slot() {
+fn a_block_has_a_kibibyte_at_most_or_one_slot_and_no_fewer_than_fit() {
     fn check<T>() {
         let (bytes, slots) = (Block::<T>::LAYOUT.size(), Block::<T>::SLOTS);
         assert!(bytes <= 1024 || slots == 1, "{slots} messages of {}: {bytes}", size_of::<T>());
+        // The next of 1, 3, 7, 15 and 31.
+        let (more, slot) = (2 * slots as usize + 1, size_of::<Slot<T>>());
+        let needed = more * slot + size_of::<Block<()>>();
+        assert!(slots == 31 || needed > 1024, "{more} messages of {} fit", size_of::<T>());
     }
     check::<()>();
     check::<u64>();
