@@ -94,3 +94,26 @@ fn a_sender_whose_time_is_over_is_in_nobody_s_way() {
         assert_eq!(mailbox.waiting(), 0);
     }
 }
+
+#[test]
+fn an_actor_waits_for_room_only_while_actors_may_wait_and_others_wait_in_any_case() {
+    let mailbox = Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX)));
+    mailbox.send(0).map(drop).unwrap();
+    let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+    let mut places = [None; 2];
+    let mut poll = |is_actor: bool| {
+        let number = usize::from(is_actor);
+        let waker = Waker::from(Arc::clone(&woken[number]));
+        mailbox.poll_room(&mut places[number], &waker, is_actor)
+    };
+    let times = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
+    assert!(poll(true).is_pending() && poll(false).is_pending());
+    mailbox.let_actors_wait(false);
+    assert_eq!(times(), [1, 1]);
+    assert_eq!(poll(true), Poll::Ready(false));
+    assert!(!mailbox.wait_for_room(&mut None, None, true));
+    assert!(poll(false).is_pending());
+    mailbox.let_actors_wait(true);
+    assert!(poll(true).is_pending());
+    assert_eq!((times(), mailbox.waiting()), ([1, 1], 2));
+}
