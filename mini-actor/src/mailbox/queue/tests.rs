@@ -19,7 +19,9 @@ fn the_first_message_asks_for_an_activation_and_the_last_worked_off_ends_it() {
     // SAFETY: the test is the only activation.
     let again = unsafe { mailbox.finish(Some(mailbox.position())) };
     assert!(!again, "a new mailbox counts as scheduled");
+    assert!(!mailbox.is_scheduled());
     assert_eq!(mailbox.send(1), Ok(Sent::Schedule));
+    assert!(mailbox.is_scheduled());
     assert_eq!(mailbox.send(2), Ok(Sent::Counted));
     // SAFETY: the test is the only activation.
     unsafe {
@@ -69,7 +71,9 @@ fn a_closed_mailbox_gives_messages_back_and_says_how_many_it_had_accepted() {
         let _ = mailbox.send(number).unwrap();
         assert_eq!(mailbox.accepted(), number + 1);
     }
+    assert!(!mailbox.is_closed());
     assert_eq!(mailbox.close(), 100);
+    assert!(mailbox.is_closed());
     assert_eq!(mailbox.send(2), Err((Refused::Closed, 2)));
     assert_eq!(mailbox.depth(), 100);
 }
