@@ -333,8 +333,14 @@ mod tests {
     fn time_that_is_forgiven_makes_nothing_slow() {
         let set = Set::new();
         set.turn(7, 1);
+        let end = set.watch.now.get() + 6 * LIMIT;
         set.watch.forgive(5 * LIMIT);
-        set.watch.read(set.watch.now.get() + LIMIT, None);
+        set.watch.read(end, None);
         assert!(set.reports().is_empty());
+        set.turn(7, 1);
+        let end = set.watch.now.get() + 7 * LIMIT;
+        set.watch.forgive(5 * LIMIT);
+        set.watch.read(end, None);
+        assert_eq!(set.reports(), [[(7, 1)]], "only so much");
     }
 }

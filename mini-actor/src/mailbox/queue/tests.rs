@@ -416,6 +416,14 @@ fn a_mailbox_in_use_makes_no_blocks() {
         assert_eq!(drain(&mailbox) as u64, SLOTS / 2);
         assert!(mailbox.blocks() <= 2);
     }
+    // And not because the end of an activation gives them back.
+    let _ = mailbox.signal();
+    for number in 0..10 * SLOTS {
+        assert!(mailbox.send(number).is_ok());
+        // SAFETY: the test is the only activation.
+        assert_eq!(unsafe { mailbox.pop() }, Some(number));
+        assert!(mailbox.blocks() <= 2);
+    }
 }
 
 #[test]
@@ -428,6 +436,9 @@ fn a_mailbox_in_use_keeps_so_many_spare_blocks_and_no_more() {
     while unsafe { mailbox.pop() }.is_some() {}
     // And the one that the next message goes into.
     assert_eq!(mailbox.blocks(), Mailbox::<u64>::SPARE + 1);
+    assert_eq!((Mailbox::<u64>::SPARE, Mailbox::<[u8; 143]>::SPARE), (32, 32));
+    // Of large messages, as many as have 32 KiB.
+    assert_eq!((Mailbox::<[u8; 6_000]>::SPARE, Mailbox::<[u8; 1 << 20]>::SPARE), (5, 0));
 }
 
 #[test]
