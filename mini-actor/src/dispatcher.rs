@@ -93,3 +93,62 @@ impl Dispatcher {
         }
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::base::threads::OnThreadStart;
+    use crate::dispatcher::task::Activate;
+
+    /// Counts a message in its one turn, and says whether it ran where it should.
+    struct Counting {
+        dispatcher: Dispatcher,
+        is_there: mpsc::Sender<bool>,
+    }
+
+    impl Activate for Counting {
+        fn activate(self: Arc<Self>) -> bool {
+            self.dispatcher.tally().add_one();
+            self.is_there.send(self.dispatcher.is_current()).unwrap();
+            false
+        }
+    }
+
+    /// Schedules ten, lets them run, and looks at what they said.
+    fn ten(dispatcher: &Dispatcher, run: impl FnOnce()) {
+        let (is_there, seen) = mpsc::channel();
+        assert!(!dispatcher.is_current());
+        for _ in 0..10 {
+            let (dispatcher, is_there) = (dispatcher.clone(), is_there.clone());
+            dispatcher.clone().schedule(Arc::new(Counting { dispatcher, is_there }));
+        }
+        drop(is_there);
+        run();
+        assert!(seen.iter().eq([true; 10]));
+        assert_eq!((dispatcher.received(), dispatcher.is_current()), (10, false));
+    }
+
+    #[test]
+    fn a_pool_works_off_what_is_scheduled_before_its_end_and_counts_it() {
+        let pool = Pool::start("test", 2, &OnThreadStart::default()).unwrap();
+        let dispatcher = Dispatcher::Pool(pool);
+        assert_eq!((dispatcher.is_ending(), dispatcher.running()), (false, 2));
+        ten(&dispatcher, || {
+            dispatcher.end();
+            dispatcher.wait_ended(None);
+        });
+        assert_eq!((dispatcher.is_ending(), dispatcher.running()), (true, 0));
+    }
+
+    #[test]
+    fn a_dispatcher_without_threads_runs_what_is_scheduled_when_it_is_told_and_counts_it() {
+        let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
+        ten(&dispatcher, || assert_eq!(dispatcher.as_manual().unwrap().run(100), 10));
+        // It has no threads to end.
+        dispatcher.end();
+        dispatcher.wait_ended(None);
+        assert_eq!((dispatcher.is_ending(), dispatcher.running()), (false, 0));
+    }
+}

@@ -175,4 +175,14 @@ mod tests {
         assert_eq!((count.load(Ordering::Relaxed), time.metrics().panicked), (1, 0));
         assert!(!manual.is_current());
     }
+
+    #[test]
+    fn no_more_activations_run_than_were_asked_for_and_the_caller_is_told_how_many_did() {
+        let manual = Arc::new(Manual::new());
+        let count = Arc::default();
+        (0..5).for_each(|_| manual.schedule(Arc::new(Counted(Arc::clone(&count)))));
+        for (limit, runs, all) in [(0, 0, 0), (1, 1, 1), (2, 2, 3), (10, 2, 5), (10, 0, 5)] {
+            assert_eq!((manual.run(limit), count.load(Ordering::Relaxed)), (runs, all));
+        }
+    }
 }

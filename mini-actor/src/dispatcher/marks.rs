@@ -76,3 +76,39 @@ impl Mapping {
         MAPPING.with(Cell::get)
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_runs_the_actor_that_was_entered_last_until_that_is_left_also_by_a_panic() {
+        // The systems and the actors that the thread is in.
+        let within = || {
+            let systems: Vec<_> = (1..4).filter(|&system| Inside::system(system)).collect();
+            let actors: Vec<_> = (7..10).filter(|&actor| Inside::actor(actor)).collect();
+            assert_eq!(Inside::any_actor(), !actors.is_empty());
+            (systems, actors)
+        };
+        assert_eq!(within(), (vec![], vec![]));
+        let outer = Inside::enter(1, 7);
+        assert_eq!(within(), (vec![1], vec![7]));
+        let _ = lars_base::panics::contain(|| {
+            let _inner = Inside::enter(2, 8);
+            assert_eq!(within(), (vec![2], vec![8]));
+            panic!("expected by this test");
+        });
+        assert_eq!(within(), (vec![1], vec![7]));
+        drop(outer);
+        assert_eq!(within(), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_thread_makes_a_message_until_the_mark_of_that_is_dropped() {
+        assert!(!Mapping::is_running());
+        let mark = Mapping::enter();
+        assert!(Mapping::is_running());
+        drop(mark);
+        assert!(!Mapping::is_running());
+    }
+}

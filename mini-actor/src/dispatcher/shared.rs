@@ -208,6 +208,8 @@ impl Drop for Running {
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::dispatcher::task::Activate;
 
@@ -261,8 +263,10 @@ mod tests {
         shared.end();
         let task: Task = Arc::new(Nothing(0));
         shared.push(Arc::clone(&task));
-        // A wait has a limit.
-        shared.wait_ended(Some(real_now()));
+        // A wait has a limit, and lasts so long.
+        let limit = real_now() + Duration::from_millis(5);
+        shared.wait_ended(Some(limit));
+        assert!(real_now() >= limit);
         drop(first);
         assert_eq!((shared.running(), Arc::strong_count(&task)), (1, 2));
         drop(second);

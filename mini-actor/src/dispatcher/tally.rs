@@ -30,3 +30,19 @@ impl Tally {
         self.count.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_message_is_counted_by_one_thread_or_by_many() {
+        for alone in [true, false] {
+            let tally = Tally::new(alone);
+            for count in 0..5 {
+                assert_eq!(tally.count(), count);
+                tally.add_one();
+            }
+        }
+    }
+}

@@ -194,18 +194,29 @@ mod tests {
     struct Set {
         watch: Watch,
         kept: Arc<Kept>,
+        limit: Duration,
     }
 
     impl Set {
         fn new() -> Self {
-            Self { watch: Watch::new(), kept: Arc::default() }
+            Self { watch: Watch::new(), kept: Arc::default(), limit: LIMIT }
+        }
+
+        /// One whose readings stand for as many calls as they may.
+        fn fast() -> Self {
+            let set = Self::new();
+            for _ in 0..8 {
+                set.later(Duration::ZERO);
+            }
+            assert_eq!(set.watch.left.get(), STRIDE);
+            set
         }
 
         /// A turn of so many calls, each of which takes no time, according to a clock that stands.
         fn turn(&self, actor: u64, calls: u32) {
             let now = self.watch.now.get();
             let kept: Arc<dyn Reports> = Arc::clone(&self.kept) as _;
-            let reports = || (Duration::from_secs(1), Arc::downgrade(&kept));
+            let reports = || (self.limit, Arc::downgrade(&kept));
             let note = Note { actor, message_type: || "u32", calls: 0 };
             let mut left = self.watch.begin(note, reports);
             // Whatever the real clock said.
@@ -245,16 +256,60 @@ mod tests {
         set.turn(7, 1);
         set.later(2 * LIMIT);
         assert_eq!(set.reports(), [[(7, 1)]]);
-        let set = Set::new();
-        for _ in 0..8 {
-            set.later(Duration::ZERO);
-        }
-        assert_eq!(set.watch.left.get(), STRIDE);
-        set.turn(7, 3);
-        set.turn(8, 1);
         set.later(2 * LIMIT);
-        assert_eq!(set.reports(), [[(7, 3), (8, 1)]]);
+        assert!(set.reports().is_empty(), "nothing ran");
+        let set = Set::fast();
+        set.turn(7, 3);
+        set.turn(8, 2);
+        set.later(2 * LIMIT);
+        assert_eq!(set.reports(), [[(7, 3), (8, 2)]]);
         assert_eq!(set.watch.left.get(), 1, "the next one is alone");
+        set.turn(9, 1);
+        assert_eq!(set.watch.left.get(), 0, "the next one is as well");
+    }
+
+    #[test]
+    fn a_turn_that_goes_on_after_a_reading_is_named_with_its_calls_since_then() {
+        let set = Set::fast();
+        set.turn(7, STRIDE + 8);
+        set.later(2 * LIMIT);
+        assert_eq!(set.reports(), [[(7, 8)]]);
+    }
+
+    #[test]
+    fn readings_stand_for_more_calls_while_those_are_fast_and_not_soon_after_a_slow_one() {
+        let (set, left) = (Set::new(), |set: &Set| set.watch.left.get());
+        set.later(LONG);
+        assert_eq!(left(&set), 2);
+        set.later(LONG);
+        assert_eq!(left(&set), 4);
+        set.later(LONG + Duration::from_nanos(1));
+        assert_eq!(left(&set), 1);
+        set.turn(7, 1);
+        set.later(2 * LIMIT);
+        for _ in 0..CAREFUL {
+            set.later(Duration::ZERO);
+            assert_eq!(left(&set), 1);
+        }
+        set.later(Duration::ZERO);
+        assert_eq!(left(&set), 2);
+    }
+
+    #[test]
+    fn what_took_long_is_named_before_the_thread_does_something_else_which_counts_for_nobody() {
+        let set = Set { limit: Duration::ZERO, ..Set::new() };
+        let pass = || {
+            let begun = real_now();
+            while real_now() <= begun {}
+        };
+        set.turn(7, 1);
+        pass();
+        set.watch.pause();
+        assert_eq!(set.reports(), [[(7, 1)]]);
+        pass();
+        set.watch.pause();
+        set.turn(8, 1);
+        assert!(set.reports().is_empty());
     }
 
     #[test]
@@ -278,8 +333,14 @@ mod tests {
     fn time_that_is_forgiven_makes_nothing_slow() {
         let set = Set::new();
         set.turn(7, 1);
+        let end = set.watch.now.get() + 6 * LIMIT;
         set.watch.forgive(5 * LIMIT);
-        set.watch.read(set.watch.now.get() + LIMIT, None);
+        set.watch.read(end, None);
         assert!(set.reports().is_empty());
+        set.turn(7, 1);
+        let end = set.watch.now.get() + 7 * LIMIT;
+        set.watch.forgive(5 * LIMIT);
+        set.watch.read(end, None);
+        assert_eq!(set.reports(), [[(7, 1)]], "only so much");
     }
 }

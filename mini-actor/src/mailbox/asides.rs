@@ -109,3 +109,22 @@ impl Asides {
         self.course.with_mut(|course| look(unsafe { &mut *course }))
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::real_now;
+
+    #[test]
+    fn nothing_is_kept_beside_a_message_that_is_no_timer_s_and_has_no_span() {
+        let asides = Asides::new(false);
+        let is_kept = || !asides.kept.lock().is_empty();
+        asides.enter(8, Aside::default());
+        assert!(!is_kept());
+        let now = real_now();
+        let timed = Some(Timed { promised: now, put_in: now });
+        asides.enter(8, Aside { told: None, timed });
+        assert!(is_kept());
+        assert!(asides.take(8).timed.is_some() && !is_kept());
+    }
+}

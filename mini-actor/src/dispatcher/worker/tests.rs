@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use lars_base::idle::Idle;
 
 use super::*;
+use crate::base::lineage::Lineage;
 use crate::dispatcher::task::Activate;
+use crate::dispatcher::watch::{Note, Reports};
 
 /// The tasks that have had a turn, in order.
 type Log = Arc<Mutex<Vec<u32>>>;
@@ -230,4 +232,68 @@ fn each_worker_finds_what_any_other_has() {
         assert_eq!(bench.numbers(thief.shared.steal(thief.number, &thief.queue).into_iter()), [9]);
         assert!(thief.shared.steal(thief.number, &thief.queue).is_none());
     }
+}
+
+/// Keeps how long things took.
+#[derive(Default)]
+struct Took(Mutex<Vec<Duration>>);
+
+impl Reports for Took {
+    fn slow(&self, took: Duration, _: &[Note], _: Option<&Lineage>) {
+        self.0.lock().unwrap().push(took);
+    }
+}
+
+/// Begins a turn of which every time is too long.
+fn begin_turn(worker: &Worker, took: &Arc<Took>) {
+    let reports: Arc<dyn Reports> = Arc::clone(took) as _;
+    let note = Note { actor: 1, message_type: || "u32", calls: 0 };
+    worker.watch.begin(note, || (Duration::ZERO, Arc::downgrade(&reports)));
+}
+
+/// Waits until the clock shows so much more.
+fn pass(time: Duration) {
+    let begun = real_now();
+    while real_now() <= begun + time {}
+}
+
+#[test]
+fn what_a_worker_runs_beside_turns_ends_the_time_of_the_turn_before_and_is_noted_if_it_may_be() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let bench = Bench::new(1);
+    let worker = &bench.workers[0];
+    let _current = worker.be();
+    let noted = || worker.journal.pieces().len();
+    let took = Arc::new(Took::default());
+    let reports = || std::mem::take(&mut *took.0.lock().unwrap()).len();
+    // In the first case it is not noted, and the next turn does not follow upon the one before.
+    for (beside, pieces) in [(None, 1), (Some((Whose::Piped(2), Duration::ZERO)), 3)] {
+        worker.journal.begin(Whose::Piped(1), HOUR);
+        begin_turn(worker, &took);
+        pass(Duration::ZERO);
+        worker.journal.end();
+        let beside = NoTurn::enter(beside);
+        assert_eq!(reports(), 1, "the turn is over");
+        pass(Duration::ZERO);
+        drop(beside);
+        assert_eq!(noted(), pieces);
+    }
+}
+
+#[test]
+fn time_that_is_forgiven_does_not_count_for_the_message_that_is_being_received() {
+    const FORGIVEN: Duration = Duration::from_millis(20);
+    let bench = Bench::new(1);
+    let worker = &bench.workers[0];
+    let _current = worker.be();
+    let took = Arc::new(Took::default());
+    let begun = real_now();
+    begin_turn(worker, &took);
+    let forgiven = Forgiven::enter();
+    pass(FORGIVEN);
+    drop(forgiven);
+    worker.watch.pause();
+    let all = real_now() - begun;
+    let took = took.0.lock().unwrap().first().copied().unwrap_or_default();
+    assert!(took <= all - FORGIVEN, "{took:?} of {all:?}");
 }

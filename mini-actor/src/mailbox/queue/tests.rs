@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::late::Timed;
 use crate::mailbox::asides::{Aside, Told};
+use crate::mailbox::block::Slot;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -18,7 +19,9 @@ fn the_first_message_asks_for_an_activation_and_the_last_worked_off_ends_it() {
     // SAFETY: the test is the only activation.
     let again = unsafe { mailbox.finish(Some(mailbox.position())) };
     assert!(!again, "a new mailbox counts as scheduled");
+    assert!(!mailbox.is_scheduled());
     assert_eq!(mailbox.send(1), Ok(Sent::Schedule));
+    assert!(mailbox.is_scheduled());
     assert_eq!(mailbox.send(2), Ok(Sent::Counted));
     // SAFETY: the test is the only activation.
     unsafe {
@@ -68,7 +71,9 @@ fn a_closed_mailbox_gives_messages_back_and_says_how_many_it_had_accepted() {
         let _ = mailbox.send(number).unwrap();
         assert_eq!(mailbox.accepted(), number + 1);
     }
+    assert!(!mailbox.is_closed());
     assert_eq!(mailbox.close(), 100);
+    assert!(mailbox.is_closed());
     assert_eq!(mailbox.send(2), Err((Refused::Closed, 2)));
     assert_eq!(mailbox.depth(), 100);
 }
@@ -411,6 +416,14 @@ fn a_mailbox_in_use_makes_no_blocks() {
         assert_eq!(drain(&mailbox) as u64, SLOTS / 2);
         assert!(mailbox.blocks() <= 2);
     }
+    // And not because the end of an activation gives them back.
+    let _ = mailbox.signal();
+    for number in 0..10 * SLOTS {
+        assert!(mailbox.send(number).is_ok());
+        // SAFETY: the test is the only activation.
+        assert_eq!(unsafe { mailbox.pop() }, Some(number));
+        assert!(mailbox.blocks() <= 2);
+    }
 }
 
 #[test]
@@ -423,13 +436,20 @@ fn a_mailbox_in_use_keeps_so_many_spare_blocks_and_no_more() {
     while unsafe { mailbox.pop() }.is_some() {}
     // And the one that the next message goes into.
     assert_eq!(mailbox.blocks(), Mailbox::<u64>::SPARE + 1);
+    assert_eq!((Mailbox::<u64>::SPARE, Mailbox::<[u8; 143]>::SPARE), (32, 32));
+    // Of large messages, as many as have 32 KiB.
+    assert_eq!((Mailbox::<[u8; 6_000]>::SPARE, Mailbox::<[u8; 1 << 20]>::SPARE), (5, 0));
 }
 
 #[test]
-fn a_block_has_a_kibibyte_at_most_or_one_slot() {
+fn a_block_has_a_kibibyte_at_most_or_one_slot_and_no_fewer_than_fit() {
     fn check<T>() {
         let (bytes, slots) = (Block::<T>::LAYOUT.size(), Block::<T>::SLOTS);
         assert!(bytes <= 1024 || slots == 1, "{slots} messages of {}: {bytes}", size_of::<T>());
+        // The next of 1, 3, 7, 15 and 31.
+        let (more, slot) = (2 * slots as usize + 1, size_of::<Slot<T>>());
+        let needed = more * slot + size_of::<Block<()>>();
+        assert!(slots == 31 || needed > 1024, "{more} messages of {} fit", size_of::<T>());
     }
     check::<()>();
     check::<u64>();

@@ -94,3 +94,51 @@ fn a_sender_whose_time_is_over_is_in_nobody_s_way() {
         assert_eq!(mailbox.waiting(), 0);
     }
 }
+
+#[test]
+fn an_actor_waits_for_room_only_while_actors_may_wait_and_others_wait_in_any_case() {
+    let mailbox = Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX)));
+    mailbox.send(0).map(drop).unwrap();
+    let woken = [(); 2].map(|()| Arc::new(Woken::default()));
+    let mut places = [None; 2];
+    let mut poll = |is_actor: bool| {
+        let number = usize::from(is_actor);
+        let waker = Waker::from(Arc::clone(&woken[number]));
+        mailbox.poll_room(&mut places[number], &waker, is_actor)
+    };
+    let times = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
+    assert!(poll(true).is_pending() && poll(false).is_pending());
+    mailbox.let_actors_wait(false);
+    assert_eq!(times(), [1, 1]);
+    assert_eq!(poll(true), Poll::Ready(false));
+    assert!(!mailbox.wait_for_room(&mut None, None, true));
+    assert!(poll(false).is_pending());
+    mailbox.let_actors_wait(true);
+    assert!(poll(true).is_pending());
+    assert_eq!((times(), mailbox.waiting()), ([1, 1], 2));
+}
+
+#[test]
+fn a_future_that_goes_leaves_its_place_to_the_next_unless_it_has_used_it() {
+    for is_used in [false, true] {
+        let mailbox = Mailbox::new(Capacity::Bounded(1, Overflow::Fail));
+        mailbox.send(0).map(drop).unwrap();
+        let woken = [(); 3].map(|()| Arc::new(Woken::default()));
+        let mut places = [None; 3];
+        for (woken, place) in woken.iter().zip(&mut places) {
+            let waker = Waker::from(Arc::clone(woken));
+            assert!(mailbox.poll_room(place, &waker, false).is_pending());
+        }
+        let times = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
+        // One that was not woken has nothing to leave.
+        mailbox.leave_room(&mut places[2], false);
+        assert_eq!((times(), mailbox.waiting()), ([0, 0, 0], 2));
+        // SAFETY: the test is the only activation.
+        assert!(unsafe { mailbox.pop() }.is_some());
+        mailbox.leave_room(&mut places[0], is_used);
+        assert_eq!(times(), [1, u64::from(!is_used), 0]);
+        // It has no place any more.
+        mailbox.leave_room(&mut places[0], false);
+        assert_eq!(times(), [1, u64::from(!is_used), 0]);
+    }
+}
