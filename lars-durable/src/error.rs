@@ -314,7 +314,8 @@ fn groups(known: &[String]) -> String {
 pub struct CloseError {
     /// How long the call waited.
     pub limit: Duration,
-    /// Runs that had not ended. They were given back, and run again in the next life of the node.
+    /// Runs that had not ended. They were given back, and run again on this node or another one.
+    /// Those of handlers that run at most once do not.
     pub running: usize,
 }
 

@@ -36,8 +36,8 @@ use crate::time::{Micros, Mono, MonoClock};
 /// How long the thread sleeps at most.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// How long a node that is closed tries to tell the store, after its runs have ended or were given
-/// up.
+/// How long after the limit of a close the node tries to tell the store how its runs have ended,
+/// and that it leaves.
 const FAREWELL: Micros = Micros::SECOND.times(5);
 
 /// How often a store that others use is asked what they have made, if nothing else is asked of it.
