@@ -653,11 +653,7 @@ impl World {
     fn carry_out(&mut self, (node, life): (usize, u32), now: Mono, output: Output) {
         match output {
             Output::Send { lane, requests } => {
-                let mut delay = self.rng.i64(200..3_000);
-                if self.chance(self.plan.faults.slow) {
-                    delay = self.rng.i64(0..20 * SECOND);
-                }
-                let restores = self.restores;
+                let (delay, restores) = (self.on_the_way(), self.restores);
                 self.at(self.now + delay, Step::Apply { node, life, lane, requests, restores });
             }
             Output::Vacate { bucket, epoch, lost } => self.vacate(node, bucket, epoch, lost),
@@ -703,6 +699,13 @@ impl World {
         }
     }
 
+    /// How long a batch takes to the store, or its answer back: the answer to another lane's may
+    /// come before it.
+    fn on_the_way(&mut self) -> i64 {
+        let most = if self.chance(self.plan.faults.slow) { 20 * SECOND } else { 3_000 };
+        self.rng.i64(200..most)
+    }
+
     fn apply(
         &mut self,
         node: usize,
@@ -742,7 +745,7 @@ impl World {
             if self.chance(self.plan.faults.unanswered) {
                 (self.rng.i64(1_000..500_000), error(true))
             } else {
-                (self.rng.i64(200..3_000), committed)
+                (self.on_the_way(), committed)
             }
         };
         self.at(self.now + back, Step::Reply { node, life, lane, result });
