@@ -264,7 +264,7 @@ mod tests {
         let mailbox = Mailbox::<u64>::new(Capacity::Bounded(5, Overflow::Fail));
         let position = 3 * Block::<u64>::LAP + offset;
         mailbox.head.taken.store(Mailbox::<u64>::count(position), Ordering::Relaxed);
-        match mailbox.plan(position * ONE | bits, wanted) {
+        match mailbox.plan((position * ONE) | bits, wanted) {
             Plan::Take { offset, places } => format!("takes {places} from {offset} on"),
             Plan::AppendFirst => "appends the first block".into(),
             Plan::LookAgain => "looks again".into(),
