@@ -131,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::dispatcher::task::Activate;
+    use crate::sync::real_now;
 
     /// Drops what it holds with itself.
     struct Holding {
@@ -200,5 +201,14 @@ mod tests {
         let end = dropped.recv_timeout(Duration::from_secs(60));
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(end, Err(mpsc::RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn the_threads_of_a_pool_end_when_the_last_reference_goes() {
+        let pool = Pool::start("test", 2, &OnThreadStart::default()).unwrap();
+        let shared = Arc::clone(&pool.shared);
+        drop(pool);
+        shared.wait_ended(real_now().checked_add(Duration::from_secs(60)));
+        assert_eq!((shared.running(), shared.is_ending()), (0, true));
     }
 }
