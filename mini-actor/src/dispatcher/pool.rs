@@ -125,11 +125,13 @@ impl Drop for Pool {
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
     use crate::dispatcher::task::Activate;
+    use crate::sync::real_now;
 
     /// Drops what it holds with itself.
     struct Holding {
@@ -176,5 +178,37 @@ mod tests {
         pool.end();
         pool.wait_ended(None);
         pool.schedule(Arc::new(Bomb) as Task);
+    }
+
+    /// Has one turn after another until it is told to end.
+    struct Busy(Arc<AtomicBool>);
+
+    impl Activate for Busy {
+        fn activate(self: Arc<Self>) -> bool {
+            !self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_is_scheduled_from_outside_has_its_turn_while_others_always_have_more_to_do() {
+        let pool = Pool::start("test", 1, &OnThreadStart::default()).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (held, dropped) = mpsc::channel();
+        for _ in 0..3 {
+            pool.schedule(Arc::new(Busy(Arc::clone(&is_over))));
+        }
+        pool.schedule(Arc::new(Holding { _held: held }));
+        let end = dropped.recv_timeout(Duration::from_secs(60));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(end, Err(mpsc::RecvTimeoutError::Disconnected));
+    }
+
+    #[test]
+    fn the_threads_of_a_pool_end_when_the_last_reference_goes() {
+        let pool = Pool::start("test", 2, &OnThreadStart::default()).unwrap();
+        let shared = Arc::clone(&pool.shared);
+        drop(pool);
+        shared.wait_ended(real_now().checked_add(Duration::from_secs(60)));
+        assert_eq!((shared.running(), shared.is_ending()), (0, true));
     }
 }

@@ -253,3 +253,56 @@ impl<T> Mailbox<T> {
         }
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::mailbox::overflow::{Capacity, Overflow};
+
+    /// What a sender does that wants so many slots and finds these bits, with its place in a block.
+    fn planned(bits: u64, offset: u64, wanted: usize) -> String {
+        let mailbox = Mailbox::<u64>::new(Capacity::Bounded(5, Overflow::Fail));
+        let position = 3 * Block::<u64>::LAP + offset;
+        mailbox.head.taken.store(Mailbox::<u64>::count(position), Ordering::Relaxed);
+        match mailbox.plan((position * ONE) | bits, wanted) {
+            Plan::Take { offset, places } => format!("takes {places} from {offset} on"),
+            Plan::AppendFirst => "appends the first block".into(),
+            Plan::LookAgain => "looks again".into(),
+            Plan::Refuse(refused) => format!("{refused:?}"),
+        }
+    }
+
+    #[test]
+    fn a_sender_waits_while_another_appends_a_block_or_the_spare_ones_are_looked_through() {
+        let slots = Block::<u64>::SLOTS;
+        for bits in [0, SCHEDULED, SUSPENDED] {
+            assert_eq!(planned(bits, 1, 1), "takes 1 from 1 on");
+            assert_eq!(planned(bits, 1, 9), "takes 5 from 1 on");
+            assert_eq!(planned(bits, slots - 2, 9), format!("takes 2 from {} on", slots - 2));
+            assert_eq!(planned(bits, slots, 1), "looks again");
+            assert_eq!(planned(bits | BARE, slots, 1), "appends the first block");
+            assert_eq!(planned(bits | CLOSED, slots, 1), "Closed");
+            // Only who would have to append a block.
+            assert_eq!(planned(bits | TRIMMING, 0, 1), "takes 1 from 0 on");
+            assert_eq!(planned(bits | TRIMMING, slots - 1, 1), "looks again");
+            assert_eq!(planned(bits | TRIMMING, slots - 2, 2), "looks again");
+            assert_eq!(planned(bits | TRIMMING | CLOSED, slots - 1, 1), "Closed");
+        }
+    }
+
+    #[test]
+    fn the_block_that_is_appended_is_the_one_made_before_or_else_a_new_one() {
+        let mailbox = Mailbox::<u64>::new(Capacity::Unbounded);
+        let before = Block::new();
+        let mut made = before;
+        assert_eq!(mailbox.new_block(&mut made), before);
+        assert!(made.is_null());
+        let new = mailbox.new_block(&mut made);
+        assert!(!new.is_null() && made.is_null());
+        // SAFETY: nobody else has them.
+        unsafe {
+            Block::free(before);
+            Block::free(new);
+        }
+    }
+}

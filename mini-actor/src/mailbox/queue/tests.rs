@@ -54,11 +54,14 @@ fn an_activation_that_has_seen_less_than_was_taken_out_is_followed_by_another() 
 #[test]
 fn an_activation_that_a_signal_has_come_to_is_followed_by_another() {
     let mailbox = Mailbox::<u32>::new(Capacity::Unbounded);
+    assert!(!mailbox.is_signalled());
     assert_eq!(mailbox.signal(), Sent::Counted);
+    assert!(mailbox.is_signalled());
     // SAFETY: the test is the only activation.
     unsafe {
         assert!(mailbox.finish(Some(0)));
         mailbox.signals_seen();
+        assert!(!mailbox.is_signalled());
         assert!(!mailbox.finish(Some(0)));
     }
     assert_eq!(mailbox.signal(), Sent::Schedule);
