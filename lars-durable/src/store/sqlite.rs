@@ -7,13 +7,14 @@
 //! Membership is in memory, and timers are in tables. A transaction may change both, so what it did
 //! to the membership is undone when it does not commit.
 
+mod rows;
+
 mod log;
 mod looks;
 mod membership;
 mod open;
 mod others;
 mod owner;
-mod rows;
 mod schema;
 mod verbs;
 mod writes;

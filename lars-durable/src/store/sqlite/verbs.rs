@@ -209,7 +209,9 @@ struct Left {
 impl Verbs<'_> {
     /// Deletes it, and remembers its key if it is to be.
     fn end(&self, sql: &str, id: TimerId, fence: i64) -> Result<Finished> {
-        let left = |row: &rusqlite::Row<'_>| Ok(Left { key: row.get(0)?, remember: row.get(1)? });
+        let left = |row: &rusqlite::Row<'_>| {
+            Ok(Left { key: rows::maybe_text(row, 0)?, remember: row.get(1)? })
+        };
         let deleted = self.prepare(sql)?.query_row(params![id, fence], left).optional()?;
         let Some(Left { key, remember }) = deleted else { return Ok(Finished::Stale) };
         if let Some(key) = key
