@@ -2,13 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use super::opening::SCRIPTS;
 use super::server::{Connected, Database, server};
 use crate::schedule::Cancel;
+use crate::store::PostgresStore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// What is asked for while `before` is not committed, and is answered afterwards.
 fn meanwhile<T: Send>(database: &Database, before: &str, ask: impl FnOnce() -> T + Send) -> T {
+    meanwhile_with(database, before, |user| user.execute("COMMIT"), ask)
+}
+
+/// The same, with what `then` does once somebody waits.
+fn meanwhile_with<T: Send>(
+    database: &Database,
+    before: &str,
+    then: impl FnOnce(&Connected),
+    ask: impl FnOnce() -> T + Send,
+) -> T {
     let (user, watch) = (database.client(), database.client());
     user.execute(&format!("BEGIN; {before}"));
     std::thread::scope(|scope| {
@@ -20,10 +32,32 @@ fn meanwhile<T: Send>(database: &Database, before: &str, ask: impl FnOnce() -> T
         while watch.number(waits) == 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));
         }
-        user.execute("COMMIT");
+        then(&user);
         asked.join().unwrap()
     })
 }
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn an_upgrade_and_a_transaction_that_wait_for_each_other_both_come_to_their_end() {
+    let server = server();
+    let database = server.database();
+    let user = database.client();
+    SCRIPTS[..2].iter().for_each(|script| user.execute(script));
+    // As an older node does that lets a parked timer run again. Whoever of the two waits first is
+    // the one whose transaction the server ends.
+    let before = "SELECT id FROM lars.parked FOR UPDATE";
+    let place = database.place();
+    let while_it_waits = |user: &Connected| {
+        let end = if user.try_execute(MAKE).is_ok() { "COMMIT" } else { "ROLLBACK" };
+        user.execute(end);
+    };
+    meanwhile_with(&database, before, while_it_waits, || PostgresStore::prepare(&place).unwrap());
+    assert_eq!(user.number("SELECT version FROM lars.meta"), 3);
+}
+
+/// A timer of the first version.
+const MAKE: &str = "SELECT lars.schedule('default', 'a', '1', '1 day', new_group => true)";
 
 /// A node without handlers made the group.
 fn group(database: &Database) -> Connected {
