@@ -142,6 +142,13 @@ BEGIN
         RAISE program_limit_exceeded USING MESSAGE = format(
             'the payload version is %s, but it must be from 0 to 65535', schedule.payload_version);
     END IF;
+    IF schedule.handler = '' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'handler must not be empty';
+    END IF;
+    IF keep < 0 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'remember is %s, but it must be at least 0', schedule.remember);
+    END IF;
     IF keep > 0 AND schedule.key IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'remember needs a key';
     END IF;
