@@ -410,6 +410,13 @@ pub(super) fn paused(connection: &Connection, group: &str) -> Result<Vec<Arc<str
     statement.query_map([group], |row| Ok(Arc::from(row.get_ref(0)?.as_str()?)))?.collect()
 }
 
+const WERE_MOVED: &str = "SELECT 1 FROM lars_moved";
+
+/// Whether somebody else has moved timers that were not taken yet.
+pub(super) fn were_moved(connection: &Connection) -> Result<bool> {
+    connection.prepare_cached(WERE_MOVED)?.exists([])
+}
+
 const TAKE_MOVED: &str = "DELETE FROM lars_moved
       WHERE id IN (SELECT id FROM lars_moved LIMIT ?1) AND (SELECT epoch FROM lars_meta) = ?2
      RETURNING id";
