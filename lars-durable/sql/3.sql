@@ -116,6 +116,7 @@ DECLARE
     period bigint := extract(epoch FROM coalesce(schedule.fixed_delay, schedule.fixed_rate)) * 1000000;
     series jsonb;
     place  smallint;
+    other_place smallint;
 BEGIN
     IF schedule.grp IS NULL OR schedule.handler IS NULL OR body IS NULL OR due IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'grp, handler, payload and delay must not be NULL';
@@ -199,10 +200,10 @@ BEGIN
         END IF;
         IF schedule.on_conflict = 'replace' THEN
             DELETE FROM lars.timer t WHERE t.grp = schedule.grp AND t.key = schedule.key
-            RETURNING CASE WHEN t.fence IS NOT NULL THEN t.id END INTO other;
-            -- The run that has begun hears of it.
+            RETURNING CASE WHEN t.fence IS NOT NULL THEN t.id END, t.bucket INTO other, other_place;
+            -- The run that has begun hears of it. That of an actor is in the bucket of its address.
             IF other IS NOT NULL THEN
-                PERFORM lars.tell_owner(schedule.grp, place, other, '-infinity');
+                PERFORM lars.tell_owner(schedule.grp, other_place, other, '-infinity');
             END IF;
         END IF;
         INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,

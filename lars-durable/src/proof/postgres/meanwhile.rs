@@ -114,6 +114,32 @@ fn a_series_whose_run_ends_meanwhile_is_cancelled_by_its_identity_and_runs_no_mo
     assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE key = 'key'"), 0);
 }
 
+/// Whom a statement notifies.
+const WATCH: &str = "
+    CREATE TABLE public.told (bucket smallint, id bigint);
+    CREATE OR REPLACE FUNCTION lars.tell_owner(grp text, bucket smallint, id bigint,
+                                               due timestamptz) RETURNS void
+    LANGUAGE sql AS 'INSERT INTO public.told SELECT $2, $3'";
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn the_owner_of_a_run_that_sql_replaces_is_told_wherever_the_new_timer_is() {
+    let server = server();
+    let database = server.database();
+    let client = group(&database);
+    client.execute(WATCH);
+    let make = "SELECT lars.schedule('default', 'a', '1', '1 day', key => 'key',
+                                     on_conflict => 'replace')";
+    let id = client.number(make);
+    // As a reminder, which is in the bucket of its actor.
+    client.execute("UPDATE lars.timer SET fence = 1, bucket = (bucket + 1) % 64 WHERE key = 'key'");
+    let bucket = client.number("SELECT bucket FROM lars.timer WHERE key = 'key'");
+    client.execute("DELETE FROM public.told");
+    client.execute(make);
+    let told = format!("SELECT bucket FROM public.told WHERE id = {id}");
+    assert_eq!(client.number(&told), bucket);
+}
+
 #[test]
 #[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn a_key_that_is_remembered_once_the_run_has_ended_is_not_taken_by_what_waited_for_that() {
