@@ -74,6 +74,15 @@ BEGIN
     END IF;
 END $$;
 
+-- Whether a key stays taken after its run.
+CREATE FUNCTION lars.is_remembered(grp text, key text, now_is timestamptz) RETURNS boolean
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM lars.used_key u
+                    WHERE u.grp = is_remembered.grp AND u.key = is_remembered.key
+                      AND u.until > is_remembered.now_is);
+END $$;
+
 DROP FUNCTION lars.schedule(text, text, anycompatible, interval, text, int, interval, text, interval,
                             interval, text, boolean, timestamptz, bigint);
 
@@ -107,6 +116,7 @@ DECLARE
     period bigint := extract(epoch FROM coalesce(schedule.fixed_delay, schedule.fixed_rate)) * 1000000;
     series jsonb;
     place  smallint;
+    other_place smallint;
 BEGIN
     IF schedule.grp IS NULL OR schedule.handler IS NULL OR body IS NULL OR due IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'grp, handler, payload and delay must not be NULL';
@@ -132,6 +142,13 @@ BEGIN
     IF schedule.payload_version NOT BETWEEN 0 AND 65535 THEN
         RAISE program_limit_exceeded USING MESSAGE = format(
             'the payload version is %s, but it must be from 0 to 65535', schedule.payload_version);
+    END IF;
+    IF schedule.handler = '' THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'handler must not be empty';
+    END IF;
+    IF keep < 0 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'remember is %s, but it must be at least 0', schedule.remember);
     END IF;
     IF keep > 0 AND schedule.key IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'remember needs a key';
@@ -170,24 +187,23 @@ BEGIN
                           THEN (extract(epoch FROM schedule.until) * 1000000)::bigint END,
             'times', schedule.times));
     END IF;
-    IF schedule.key IS NOT NULL AND schedule.on_conflict <> 'replace' AND EXISTS (
-        SELECT FROM lars.used_key u
-         WHERE u.grp = schedule.grp AND u.key = schedule.key AND u.until > now_is) THEN
-        IF schedule.on_conflict = 'keep' THEN
-            RETURN NULL;
-        END IF;
-        RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
-    END IF;
     number := nextval('lars.timer_id');
     SELECT (abs(hashtextextended(coalesce(schedule.key, number::text), 0) % m.buckets))::smallint
       INTO place FROM lars.meta m;
     LOOP
+        IF schedule.key IS NOT NULL AND schedule.on_conflict <> 'replace'
+           AND lars.is_remembered(schedule.grp, schedule.key, now_is) THEN
+            IF schedule.on_conflict = 'keep' THEN
+                RETURN NULL;
+            END IF;
+            RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
+        END IF;
         IF schedule.on_conflict = 'replace' THEN
             DELETE FROM lars.timer t WHERE t.grp = schedule.grp AND t.key = schedule.key
-            RETURNING CASE WHEN t.fence IS NOT NULL THEN t.id END INTO other;
-            -- The run that has begun hears of it.
+            RETURNING CASE WHEN t.fence IS NOT NULL THEN t.id END, t.bucket INTO other, other_place;
+            -- The run that has begun hears of it. That of an actor is in the bucket of its address.
             IF other IS NOT NULL THEN
-                PERFORM lars.tell_owner(schedule.grp, place, other, '-infinity');
+                PERFORM lars.tell_owner(schedule.grp, other_place, other, '-infinity');
             END IF;
         END IF;
         INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
@@ -196,7 +212,13 @@ BEGIN
                schedule.payload_version, body, series::text, keep, schedule.tag
          WHERE schedule.until IS NULL OR due <= schedule.until
         ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
-        EXIT WHEN FOUND;
+        IF FOUND THEN
+            EXIT WHEN schedule.key IS NULL OR schedule.on_conflict = 'replace'
+                      OR NOT lars.is_remembered(schedule.grp, schedule.key, now_is);
+            -- The insert has waited for the end of a run with this key.
+            DELETE FROM lars.timer t WHERE t.id = number;
+            CONTINUE;
+        END IF;
         SELECT t.id INTO other FROM lars.timer t
          WHERE t.grp = schedule.grp AND t.key = schedule.key;
         IF FOUND AND schedule.on_conflict = 'keep' THEN
@@ -214,11 +236,22 @@ END $$;
 -- The calls below do in the caller's transaction what those of a node do. Each names a timer by its
 -- identity or by its key.
 
--- The timer that has this key, which is from now on the caller's until his transaction ends.
-CREATE FUNCTION lars.hold(grp text, key text) RETURNS bigint LANGUAGE sql
+-- The timer that has this key, which is from now on the caller's until his transaction ends. One that
+-- is replaced while this waits for it is gone, and the statement has not seen its successor.
+CREATE FUNCTION lars.hold(grp text, key text) RETURNS bigint LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
-    SELECT t.id FROM lars.timer t WHERE t.grp = $1 AND t.key = $2 FOR UPDATE
-$$;
+DECLARE
+    holder bigint;
+BEGIN
+    LOOP
+        SELECT t.id INTO holder FROM lars.timer t
+         WHERE t.grp = hold.grp AND t.key = hold.key FOR UPDATE;
+        IF FOUND OR NOT EXISTS (SELECT FROM lars.timer t
+                                 WHERE t.grp = hold.grp AND t.key = hold.key) THEN
+            RETURN holder;
+        END IF;
+    END LOOP;
+END $$;
 
 -- Prevents the run of a timer: 'prevented' exactly when no run starts any more, once the transaction
 -- has committed; 'running' if one has started, which hears of it and is the last of a series; else
@@ -229,6 +262,8 @@ DECLARE
     place smallint;
 BEGIN
     PERFORM lars.check_group(cancel.grp);
+    -- If another transaction is ending the run, the timer has not started once that has committed.
+    PERFORM FROM lars.timer t WHERE t.id = cancel.id AND t.grp = cancel.grp FOR UPDATE;
     DELETE FROM lars.timer t WHERE t.id = cancel.id AND t.grp = cancel.grp AND t.fence IS NULL;
     IF FOUND THEN
         RETURN 'prevented';
@@ -288,10 +323,6 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'not parked';
     END IF;
-    IF EXISTS (SELECT FROM lars.used_key u WHERE u.grp = unpark.grp AND u.key = found_key
-                  AND u.until > now_is) THEN
-        RETURN 'remembered';
-    END IF;
     INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
                             payload_version, payload, repeat, remember, last_error, run, origin,
                             tag)
@@ -301,6 +332,11 @@ BEGIN
     ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
     IF NOT FOUND THEN
         RETURN 'taken';
+    END IF;
+    -- Asked now, because the insert may have waited for the end of a run with this key.
+    IF lars.is_remembered(unpark.grp, found_key, now_is) THEN
+        DELETE FROM lars.timer t WHERE t.id = unpark.id;
+        RETURN 'remembered';
     END IF;
     DELETE FROM lars.parked p WHERE p.id = unpark.id;
     PERFORM lars.tell_owner(unpark.grp, place, unpark.id, now_is);

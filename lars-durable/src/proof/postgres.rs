@@ -16,6 +16,7 @@ mod handover;
 mod held;
 mod locks;
 mod looks;
+mod meanwhile;
 mod node;
 mod opening;
 mod plans;

@@ -7,13 +7,14 @@
 //! Membership is in memory, and timers are in tables. A transaction may change both, so what it did
 //! to the membership is undone when it does not commit.
 
+mod rows;
+
 mod log;
 mod looks;
 mod membership;
 mod open;
 mod others;
 mod owner;
-mod rows;
 mod schema;
 mod verbs;
 mod writes;
@@ -175,6 +176,18 @@ impl SqliteStore {
         Ok(())
     }
 
+    /// At most `limit` of those that others have moved, each once. Waits for nobody: what only
+    /// reads is to be answered while another connection holds the file.
+    fn take_moved(&self, limit: usize) -> Result<Vec<TimerId>, rusqlite::Error> {
+        if !verbs::were_moved(&self.connection)? {
+            return Ok(Vec::new());
+        }
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let moved = verbs::take_moved(&self.connection, self.epoch, limit);
+        self.connection.busy_timeout(self.waits)?;
+        moved
+    }
+
     fn commit(&self) -> Result<(), rusqlite::Error> {
         #[cfg(test)]
         crate::failpoint::may_die("before-commit");
@@ -284,10 +297,11 @@ impl Store for SqliteStore {
         if self.others.is_empty() {
             return Vec::new();
         }
-        match verbs::take_moved(&self.connection, self.epoch, limit) {
+        match self.take_moved(limit) {
             Ok(moved) if moved.is_empty() => self.others.take(limit),
             // With the next look, those that they have made.
             Ok(moved) => moved,
+            // With the next look, these too.
             Err(_) => Vec::new(),
         }
     }

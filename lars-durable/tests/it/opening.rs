@@ -47,6 +47,33 @@ fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_file_with_another_encoding_than_utf_8_is_refused_and_nothing_is_made_in_it() {
+    let directory = Directory::new("encoding");
+    for encoding in ["UTF-8", "UTF-16le", "UTF-16be"] {
+        let file = directory.path().join(encoding);
+        let other = Connection::open(&file).unwrap();
+        other.pragma_update(None, "encoding", encoding).unwrap();
+        other.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY)").unwrap();
+        let durable = match Durable::sqlite(&file).start() {
+            Ok(durable) => durable,
+            Err(error) => {
+                assert!(error.to_string().contains(encoding), "{error}");
+                assert_ne!(encoding, "UTF-8");
+                let tables = "SELECT count(*) FROM sqlite_schema";
+                let tables: i64 = other.query_row(tables, [], |row| row.get(0)).unwrap();
+                assert_eq!(tables, 1, "nothing was made");
+                continue;
+            }
+        };
+        let insert = "INSERT INTO lars_schedule (handler, payload, delay, key)
+                           VALUES ('note', '1', 3600, 'order/17')";
+        other.execute(insert, []).unwrap();
+        assert!(durable.timers().get("order/17").wait().unwrap().is_some());
+        durable.close().unwrap();
+    }
+}
+
+#[test]
 fn a_newer_schema_is_refused_with_both_numbers_and_left_as_it_is() {
     let directory = Directory::new("newer");
     Durable::sqlite(directory.file()).start().unwrap().close().unwrap();

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{Directory, LONG, note, telling};
+use lars_durable::query::Query;
 use lars_durable::schedule::Cancel;
 use lars_durable::{Durable, MissedTickBehavior, OnConflict};
 use rusqlite::Connection;
@@ -466,4 +467,39 @@ fn a_timer_that_another_program_moves_is_in_memory_long_before_it_is_due_and_run
     assert_eq!(seen.recv_timeout(LONG).unwrap().text, "moved");
     durable.close().unwrap();
     assert_eq!(seen.try_iter().count(), 0, "once, although it was in memory under other times");
+}
+
+/// SQLite takes any bytes for text.
+#[test]
+fn a_text_that_is_not_utf_8_holds_up_no_other_timer_and_a_payload_that_is_not_is_parked() {
+    let directory = Directory::new("bytes");
+    let (tell, seen) = telling();
+    let durable = Durable::sqlite(directory.file()).handle(tell).start().unwrap();
+    let timers = durable.timers();
+    connection(
+        &directory.file(),
+        "INSERT INTO lars_schedule (handler, payload, delay, key, tag, remember)
+              VALUES ('note', CAST(x'224dfc6c6c657222' AS TEXT), 0, NULL, NULL, NULL),
+                     (CAST(x'fc' AS TEXT), '\"handler\"', 0, 'handler', NULL, NULL),
+                     ('note', '\"key\"', 0, CAST(x'e4' AS TEXT), NULL, 60),
+                     ('note', '\"tag\"', 0, NULL, CAST(x'c3' AS TEXT), NULL),
+                     ('note', '\"last\"', 0, 'last', NULL, NULL)",
+    );
+    let mut texts: Vec<String> = (0..3).map(|_| seen.recv_timeout(LONG).unwrap().text).collect();
+    texts.sort();
+    assert_eq!(texts, ["key", "last", "tag"]);
+    until(|| !common::parked(&timers).is_empty());
+    let [parked] = &common::parked(&timers)[..] else { panic!("one is parked") };
+    assert!(parked.timer.payload.contains("M\u{fffd}ller"), "{parked:?}");
+    assert!(parked.reason.contains("cannot be read"), "{parked:?}");
+    until(|| durable.metrics().in_flight == 0);
+    let left = timers.list(&Query::new()).wait().unwrap().timers;
+    let handlers: Vec<&str> = left.iter().map(|found| &*found.timer().handler).collect();
+    assert_eq!(handlers, ["\u{fffd}"]);
+    assert!(timers.retry_parked(parked.timer.id).wait().unwrap());
+    until(|| common::parked(&timers).len() == 1);
+    assert_eq!(timers.cancel("handler").wait().unwrap(), Cancel::Prevented);
+    assert!(durable.inspect().wait().is_ok());
+    durable.close().unwrap();
+    assert_eq!(seen.try_iter().count(), 0);
 }

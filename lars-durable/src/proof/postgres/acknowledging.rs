@@ -111,3 +111,38 @@ fn a_run_that_is_acknowledged_late_is_the_last_if_the_next_one_would_be_behind_t
     assert_eq!(left.unwrap(), "1 1");
     durable.close().unwrap();
 }
+
+#[test]
+#[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
+fn a_run_is_acknowledged_however_long_its_key_is_remembered_and_however_far_the_next_one_is() {
+    let server = server();
+    let database = server.database();
+    let parameters = database.parameters();
+    database.client().execute("CREATE TABLE effect (tag bigint)");
+    let run = move |due: &Fired<Tagged>| acknowledge(due, &parameters).execute("COMMIT");
+    let durable = database.durable().handler(Handler::new(run)).start().unwrap();
+    let timers = durable.timers();
+    let ends = SystemTime::now() + Duration::from_secs(3_600);
+    let forever = Duration::MAX;
+    let once = timers.schedule_once(Duration::ZERO, Tagged(1)).key("once").remember(forever);
+    once.submit().wait().unwrap();
+    let delayed =
+        |key: &str| timers.schedule_with_fixed_delay(Duration::ZERO, forever, Tagged(2)).key(key);
+    delayed("delay").submit().wait().unwrap();
+    delayed("last").until(ends).remember(forever).submit().wait().unwrap();
+    let rate = timers.schedule_at_fixed_rate(Duration::ZERO, forever, Tagged(4)).key("rate");
+    rate.submit().wait().unwrap();
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().done < 4 {
+        assert!(Instant::now() < end, "{:?}", durable.metrics());
+        assert_eq!(durable.metrics().retried, 0);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let client = database.client();
+    let left = "SELECT string_agg(key || ' ' || run || ' ' || deadline, ', ' ORDER BY key)
+                  FROM lars.timer";
+    assert_eq!(client.text(left).unwrap(), "delay 1 infinity, rate 1 infinity");
+    let used = "SELECT string_agg(key || ' ' || until, ', ' ORDER BY key) FROM lars.used_key";
+    assert_eq!(client.text(used).unwrap(), "last infinity, once infinity");
+    durable.close().unwrap();
+}

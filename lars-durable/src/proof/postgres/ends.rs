@@ -133,9 +133,11 @@ fn a_series_that_sql_makes_ends_as_it_says_and_what_makes_no_sense_is_refused() 
         "'1 h', until => now()",
         "'1 h', fixed_rate => '1 h', times => 0",
         "'1 h', fixed_rate => '1 h', times => -1",
+        "'1 h', key => 'k', remember => '-1 s'",
     ] {
         assert!(client.try_execute(&call(wrong)).is_err(), "{wrong}");
     }
+    assert!(client.try_execute("SELECT lars.schedule('default', '', '5', '1 h')").is_err());
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
     durable.close().unwrap();
 }

@@ -45,6 +45,10 @@ impl Failure {
         Self { reason: POOLER.into(), kind: Kind::Unfit }
     }
 
+    pub(super) fn race(reason: &str) -> Self {
+        Self { reason: reason.into(), kind: Kind::Race }
+    }
+
     /// Commits may have been lost, and with them what was drawn.
     pub(super) fn other_history() -> Self {
         let reason = "another server has taken over, and may not have received the last commits";

@@ -1,6 +1,7 @@
 //! The tables, how a database comes to have them, and whether the server is suitable.
 
 use futures::StreamExt;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use super::errors::words;
@@ -79,7 +80,25 @@ pub(super) async fn check_strangers(place: &Place, handlers: &[&str]) -> Result<
     Ok(())
 }
 
+/// How often an upgrade is tried that waits for a transaction which waits for the upgrade.
+const TRIES: u32 = 8;
+
 async fn upgrade(client: &Client, upgrades: &[&str], known: i64) -> Result<(), StartError> {
+    let mut tries = 1;
+    while !try_upgrade(client, upgrades, known, tries == TRIES).await? {
+        tries += 1;
+    }
+    Ok(())
+}
+
+/// `false` if the server has ended it for the sake of another transaction, such as one of an older
+/// node: each held a table, and waited for one of the other's. The `last` one fails then.
+async fn try_upgrade(
+    client: &Client,
+    upgrades: &[&str],
+    known: i64,
+    last: bool,
+) -> Result<bool, StartError> {
     // Another node may be making it, which takes longer than other statements.
     let begin = "SET statement_timeout = 0; SET lock_timeout = 0; BEGIN";
     client.batch_execute(begin).await.map_err(refused)?;
@@ -91,13 +110,19 @@ async fn upgrade(client: &Client, upgrades: &[&str], known: i64) -> Result<(), S
     }
     for (number, script) in (1..).zip(upgrades) {
         if number > found {
-            let upgraded = client.batch_execute(script).await;
-            upgraded.map_err(|error| not_upgraded(found, known, &error))?;
+            match client.batch_execute(script).await {
+                Err(error) if !last && error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                    client.batch_execute("ROLLBACK").await.map_err(refused)?;
+                    return Ok(false);
+                }
+                upgraded => upgraded.map_err(|error| not_upgraded(found, known, &error))?,
+            }
         }
     }
     let set = "UPDATE lars.meta SET version = $1 WHERE version < $1";
     client.query(set, &[&i32::try_from(known).unwrap_or(i32::MAX)]).await.map_err(refused)?;
-    client.batch_execute("COMMIT").await.map_err(refused)
+    client.batch_execute("COMMIT").await.map_err(refused)?;
+    Ok(true)
 }
 
 /// Whether the schema and the group are there. Changes nothing.

@@ -1,5 +1,6 @@
 //! A timer that runs once as one statement, for the transaction of a user.
 
+use super::values::FAR;
 use crate::error::Refused;
 use crate::model::{NewTimer, OnConflict, When};
 
@@ -15,9 +16,6 @@ SELECT lars.schedule(
            remember => a[8]::float8 * interval '1 microsecond', on_conflict => a[9], tag => a[10])
   FROM (SELECT $1::text[]) AS given (a)";
 
-/// A hundred thousand years in microseconds. PostgreSQL has no date that is much later.
-const MAX: i64 = 100_000 * 365 * 86_400 * 1_000_000;
-
 /// What describes `timer`, which is to be of this group.
 pub(crate) fn submission(group: &str, timer: &NewTimer) -> Result<Vec<Option<String>>, Refused> {
     let on_conflict = match timer.conflict {
@@ -31,7 +29,7 @@ pub(crate) fn submission(group: &str, timer: &NewTimer) -> Result<Vec<Option<Str
     if timer.home.is_some() {
         return Err(Refused::NotInSql { what: "a message to an actor" });
     }
-    let number = |micros: i64| Some(micros.min(MAX).to_string());
+    let number = |micros: i64| Some(micros.min(FAR).to_string());
     let (delay, at) = match timer.when {
         // It runs once, so it has no end.
         When::After(delay) | When::UpTo(_, delay) => (number(delay.0), None),

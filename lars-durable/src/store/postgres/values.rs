@@ -18,6 +18,9 @@ const EPOCH: i64 = 946_684_800_000_000;
 const FIRST: i64 = -211_813_488_000_000_000;
 const END: i64 = 9_223_371_331_200_000_000;
 
+/// A hundred thousand years in microseconds. PostgreSQL has no date that is much later.
+pub(super) const FAR: i64 = 100_000 * 365 * 86_400 * 1_000_000;
+
 /// A random identity, as a `uuid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(pub(super) u128);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio_postgres::types::ToSql;
 
+use super::errors::Failure;
 use super::keys::{Changes, Held, Holder, Insert, Times, Update};
 use super::rows::{self, bucket, by_id};
 use super::transaction::{Result, Transaction};
@@ -115,6 +116,9 @@ struct Keys<'a> {
     updated: BTreeSet<&'a str>,
     /// Those whose timers are changed: they are locked, so that what is decided holds.
     locked: BTreeSet<&'a str>,
+    /// Those with which perhaps nothing is made if no timer has them. (What is made is refused by
+    /// the index if another transaction has made a timer meanwhile.)
+    sought: BTreeSet<&'a str>,
 }
 
 impl<'a> Keys<'a> {
@@ -144,6 +148,10 @@ impl<'a> Keys<'a> {
     fn schedule(&mut self, timer: &'a NewTimer) {
         let Some(key) = timer.key.as_deref() else { return };
         self.all.insert(key);
+        if timer.series.is_some() && timer.conflict != OnConflict::Keep {
+            // It may be over before it begins.
+            self.sought.insert(key);
+        }
         match timer.conflict {
             OnConflict::Replace => drop(self.locked.insert(key)),
             OnConflict::Update => {
@@ -158,6 +166,7 @@ impl<'a> Keys<'a> {
     fn change(&mut self, key: &'a str) {
         self.all.insert(key);
         self.locked.insert(key);
+        self.sought.insert(key);
     }
 }
 
@@ -188,6 +197,13 @@ impl Transaction<'_> {
             if let Some(key) = keys.all.get(row.get::<_, &str>(5)) {
                 changes.holders.insert(key, holder(row));
             }
+        }
+        let found = |key: &&&str| changes.holders.contains_key(**key);
+        let missing: Vec<&str> = keys.sought.iter().filter(|key| !found(key)).copied().collect();
+        // A timer that was replaced while its lock was waited for is gone, and the statement has
+        // not seen its successor.
+        if !missing.is_empty() && !self.query(HOLDERS, &[&self.group, &missing]).await?.is_empty() {
+            return Err(Failure::race("a timer was replaced meanwhile"));
         }
         if !keys.updated.is_empty() && !changes.holders.is_empty() {
             let asked: Vec<&str> = keys.updated.iter().copied().collect();

@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Result, Row, params};
 
+use super::rows;
 use super::verbs::Verbs;
 use crate::model::{Fence, Kept, Ran, RunOutcome, RunPlace, RunsSelect, TimerId};
 use crate::store::Written;
@@ -48,8 +49,8 @@ fn ran(row: &Row<'_>) -> Result<Ran> {
     Ok(Ran {
         timer: row.get(0)?,
         fence: row.get(1)?,
-        key: row.get(2)?,
-        handler: Arc::from(row.get_ref(3)?.as_str()?),
+        key: rows::maybe_text(row, 2)?,
+        handler: rows::name(row, 3)?,
         node: Arc::from(row.get_ref(4)?.as_str()?),
         run: row.get(5)?,
         attempt: row.get(6)?,

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
+use super::rows;
 use crate::model::{Counted, LookedHandler};
-use crate::sync::Arc;
 use crate::time::Timestamp;
 
 const TIMERS: &str = "SELECT handler, sum(fence IS NULL), sum(fence IS NULL AND deadline <= ?2),
@@ -33,7 +33,7 @@ pub(super) fn timers(
             running: number(row, 4)?,
             next: row.get(5)?,
         };
-        Ok((Arc::from(row.get_ref(0)?.as_str()?), counted))
+        Ok((rows::name(row, 0)?, counted))
     })?;
     let by_handler: Vec<_> = rows.collect::<Result<_>>()?;
     let more = connection.prepare_cached(MORE_TIMERS)?.exists(params![group, limit])?;
@@ -50,9 +50,8 @@ const MORE_PARKED: &str = "SELECT 1 FROM lars_parked WHERE grp = ?1 ORDER BY id 
 pub(super) fn parked(connection: &Connection, group: &str, limit: usize) -> Result<Counted<u64>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(PARKED)?;
-    let rows = statement.query_map(params![group, limit], |row| {
-        Ok((Arc::from(row.get_ref(0)?.as_str()?), number(row, 1)?))
-    })?;
+    let rows = statement
+        .query_map(params![group, limit], |row| Ok((rows::name(row, 0)?, number(row, 1)?)))?;
     let by_handler: Vec<_> = rows.collect::<Result<_>>()?;
     let more = connection.prepare_cached(MORE_PARKED)?.exists(params![group, limit])?;
     Ok(Counted { by_handler, more })

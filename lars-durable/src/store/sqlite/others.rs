@@ -57,7 +57,38 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use rusqlite::Connection;
+
+    use super::super::{SqliteStore, Store, Synchronous};
     use super::*;
+
+    #[test]
+    fn what_others_made_is_found_while_somebody_holds_the_file_and_nobody_is_waited_for() {
+        let unique = format!("lars-durable-others-{}", fastrand::u64(..));
+        let directory = std::env::temp_dir().join(unique);
+        std::fs::create_dir_all(&directory).unwrap();
+        let (path, hour) = (directory.join("timers.db"), Duration::from_secs(3_600));
+        let mut store = SqliteStore::open(&path, "default", Synchronous::Full, hour).unwrap();
+        store.waits = hour;
+        store.connection.busy_timeout(hour).unwrap();
+        let other = Connection::open(&path).unwrap();
+        let insert = "INSERT INTO lars_schedule (handler, payload, delay, key)
+                           VALUES ('note', '1', 3600, 'key')";
+        other.execute_batch(&format!("{insert}; BEGIN IMMEDIATE")).unwrap();
+        assert_eq!(store.made_by_others(9), [1]);
+        let moved = "UPDATE lars_schedule SET delay = 1 WHERE key = 'key'";
+        other.execute_batch(&format!("COMMIT; {moved}; BEGIN IMMEDIATE")).unwrap();
+        assert!(store.made_by_others(9).is_empty());
+        other.execute_batch("COMMIT").unwrap();
+        assert!(store.made_by_others(9).contains(&1));
+        let waits: i64 =
+            store.connection.query_row("PRAGMA busy_timeout", [], |row| row.get(0)).unwrap();
+        assert_eq!(waits, 3_600_000);
+        drop(store);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     #[test]
     fn what_others_drew_is_found_once_and_what_the_node_drew_is_not() {

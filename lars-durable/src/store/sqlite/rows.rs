@@ -1,6 +1,6 @@
 //! Rows and values, both ways.
 
-use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use rusqlite::{Result, ToSql};
 
 use crate::model::{Fence, Listed, Loaded, Row};
@@ -24,11 +24,11 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
         bucket: row.get(1)?,
         due: row.get(2)?,
         planned: row.get(3)?,
-        handler: Arc::from(row.get_ref(4)?.as_str()?),
+        handler: name(row, 4)?,
         fence: row.get(5)?,
         deaths: row.get(6)?,
         cancelled: row.get(7)?,
-        letter: row.get(8)?,
+        letter: maybe_text(row, 8)?,
     })
 }
 
@@ -46,10 +46,10 @@ pub(super) use row_columns;
 pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
     Ok(Row {
         id: row.get(0)?,
-        handler: Arc::from(row.get_ref(1)?.as_str()?),
+        handler: name(row, 1)?,
         payload_version: row.get(2)?,
-        payload: row.get(3)?,
-        key: row.get(4)?,
+        payload: payload(row, 3)?,
+        key: maybe_text(row, 4)?,
         deadline: row.get(5)?,
         planned: row.get(6)?,
         attempt: row.get(7)?,
@@ -98,10 +98,10 @@ pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
     let reason: Option<String> = row.get(11)?;
     Ok(Listed {
         id: row.get(0)?,
-        key: row.get(1)?,
-        handler: row.get(2)?,
+        key: maybe_text(row, 1)?,
+        handler: text(row, 2)?,
         payload_version: row.get(3)?,
-        payload: row.get(4)?,
+        payload: payload(row, 4)?,
         deadline: row.get(5)?,
         attempt: row.get(6)?,
         deaths: row.get(7)?,
@@ -113,9 +113,43 @@ pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
             Some(reason) => Some((reason, row.get(12)?)),
             None => None,
         },
-        tag: row.get(14)?,
+        tag: maybe_text(row, 14)?,
         cancelled: row.get(15)?,
     })
+}
+
+/// A text that another program may have written. SQLite takes any bytes for one, and those that are
+/// not UTF-8 must not keep other rows from being read.
+struct Text(String);
+
+impl FromSql for Text {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Text(bytes) => Ok(Self(String::from_utf8_lossy(bytes).into_owned())),
+            _ => Err(FromSqlError::InvalidType),
+        }
+    }
+}
+
+pub(super) fn text(row: &rusqlite::Row<'_>, column: usize) -> Result<String> {
+    row.get(column).map(|Text(text)| text)
+}
+
+pub(super) fn maybe_text(row: &rusqlite::Row<'_>, column: usize) -> Result<Option<String>> {
+    let text: Option<Text> = row.get(column)?;
+    Ok(text.map(|Text(text)| text))
+}
+
+/// Of a handler.
+pub(super) fn name(row: &rusqlite::Row<'_>, column: usize) -> Result<Arc<str>> {
+    text(row, column).map(Arc::from)
+}
+
+/// What is not UTF-8 is no JSON here, either: no handler gets another payload than was stored.
+pub(super) fn payload(row: &rusqlite::Row<'_>, column: usize) -> Result<String> {
+    let shown = text(row, column)?;
+    let is_text = row.get_ref(column)?.as_str().is_ok();
+    Ok(if is_text { shown } else { format!("not UTF-8: {shown}") })
 }
 
 impl ToSql for Timestamp {

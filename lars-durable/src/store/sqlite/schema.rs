@@ -53,6 +53,7 @@ fn prepare_with(
     if found > known {
         return Err(StartError::NewerSchema { path: path.into(), found, known });
     }
+    check_encoding(&transaction, path)?;
     for (number, script) in (1..).zip(upgrades) {
         if number > found {
             transaction.execute_batch(script).map_err(failed)?;
@@ -79,6 +80,17 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StartErr
         ),
         _ => return Ok(()),
     };
+    Err(StartError::Open { path: path.into(), reason })
+}
+
+/// Lengths are counted in bytes of UTF-8, and keys are in their order.
+fn check_encoding(connection: &Connection, path: &Path) -> Result<(), StartError> {
+    let asked = connection.pragma_query_value(None, "encoding", |row| row.get::<_, String>(0));
+    let encoding = asked.map_err(|error| sqlite_error(path, &error))?;
+    if encoding == "UTF-8" {
+        return Ok(());
+    }
+    let reason = format!("the file's encoding is {encoding}, but it must be UTF-8");
     Err(StartError::Open { path: path.into(), reason })
 }
 

@@ -6,7 +6,6 @@ use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::{self, Verbs};
 use crate::model::{Act, Candidate, Cursor, Listed, Select, TimerId, Way, Which};
 use crate::store::{Selected, Written};
-use crate::sync::Arc;
 
 /// What [`candidate`] reads of a timer. `?5`: the text of the last failure is wanted.
 macro_rules! candidate_columns {
@@ -50,11 +49,11 @@ fn candidate(row: &Row<'_>) -> Result<Candidate> {
         deadline: row.get(3)?,
         started: row.get(4)?,
         attempt: row.get(5)?,
-        handler: Arc::from(row.get_ref(6)?.as_str()?),
-        key: row.get(7)?,
+        handler: rows::name(row, 6)?,
+        key: rows::maybe_text(row, 7)?,
         last_error: row.get(8)?,
         reason: row.get(9)?,
-        tag: row.get(10)?,
+        tag: rows::maybe_text(row, 10)?,
     })
 }
 

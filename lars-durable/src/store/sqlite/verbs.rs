@@ -209,7 +209,9 @@ struct Left {
 impl Verbs<'_> {
     /// Deletes it, and remembers its key if it is to be.
     fn end(&self, sql: &str, id: TimerId, fence: i64) -> Result<Finished> {
-        let left = |row: &rusqlite::Row<'_>| Ok(Left { key: row.get(0)?, remember: row.get(1)? });
+        let left = |row: &rusqlite::Row<'_>| {
+            Ok(Left { key: rows::maybe_text(row, 0)?, remember: row.get(1)? })
+        };
         let deleted = self.prepare(sql)?.query_row(params![id, fence], left).optional()?;
         let Some(Left { key, remember }) = deleted else { return Ok(Finished::Stale) };
         if let Some(key) = key
@@ -406,6 +408,13 @@ const PAUSED: &str = "SELECT handler FROM lars_paused WHERE grp = ?1";
 pub(super) fn paused(connection: &Connection, group: &str) -> Result<Vec<Arc<str>>> {
     let mut statement = connection.prepare_cached(PAUSED)?;
     statement.query_map([group], |row| Ok(Arc::from(row.get_ref(0)?.as_str()?)))?.collect()
+}
+
+const WERE_MOVED: &str = "SELECT 1 FROM lars_moved";
+
+/// Whether somebody else has moved timers that were not taken yet.
+pub(super) fn were_moved(connection: &Connection) -> Result<bool> {
+    connection.prepare_cached(WERE_MOVED)?.exists([])
 }
 
 const TAKE_MOVED: &str = "DELETE FROM lars_moved

@@ -214,7 +214,7 @@ impl Verbs<'_> {
 
     fn placed(&self, id: TimerId, how: How) -> Result<Placed> {
         self.prepare(PLACED)?.query_row([id], |row| {
-            let handler = Arc::from(row.get_ref(2)?.as_str()?);
+            let handler = rows::name(row, 2)?;
             Ok(Placed { id, bucket: row.get(0)?, due: row.get(1)?, handler, how })
         })
     }
@@ -232,16 +232,18 @@ impl Verbs<'_> {
     /// See [`OnConflict::Update`].
     fn change(&self, id: TimerId, new: &NewTimer) -> Result<Change> {
         self.prepare(THERE)?.query_row([id], |row| {
+            let (handler, payload) = (rows::text(row, 0)?, rows::payload(row, 2)?);
+            let (series, tag) = (rows::maybe_text(row, 3)?, rows::maybe_text(row, 8)?);
             let there = There {
-                handler: row.get_ref(0)?.as_str()?,
+                handler: &handler,
                 payload_version: row.get(1)?,
-                payload: row.get_ref(2)?.as_str()?,
-                series: row.get_ref(3)?.as_str_or_null()?,
+                payload: &payload,
+                series: series.as_deref(),
                 remember: row.get(4)?,
                 started: row.get(5)?,
                 attempt: row.get(6)?,
                 deadline: row.get(7)?,
-                tag: row.get_ref(8)?.as_str_or_null()?,
+                tag: tag.as_deref(),
                 cancelled: row.get(9)?,
             };
             Ok(new.change(&there, self.now))
@@ -379,7 +381,7 @@ const DISCARD: &str = "DELETE FROM lars_parked WHERE id = ?1 AND grp = ?2";
 
 impl Verbs<'_> {
     pub(super) fn retry_parked(&self, id: TimerId) -> Result<Written> {
-        let found = |row: &Row<'_>| Ok(Parked { key: row.get(0)? });
+        let found = |row: &Row<'_>| Ok(Parked { key: rows::maybe_text(row, 0)? });
         let parameters = params![id, self.group];
         let found = self.prepare(KEY_OF_PARKED)?.query_row(parameters, found).optional()?;
         let Some(Parked { key }) = found else { return Ok(Written::NotFound) };
