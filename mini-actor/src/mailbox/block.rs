@@ -170,6 +170,9 @@ impl<T> Slot<T> {
     }
 }
 
+/// How large a block is at most, unless a single slot is larger.
+const BYTES: usize = 1024;
+
 /// The head of a block; its slots lie in front of it, in one allocation.
 #[repr(C)]
 pub(super) struct Block<T> {
@@ -190,13 +193,12 @@ impl<T> Block<T> {
             // checker's slots are larger.)
             if size_of::<T>() <= 8 { 3 } else { 1 }
         } else {
-            match size {
-                0..=32 => 31,
-                33..=67 => 15,
-                68..=144 => 7,
-                145..=336 => 3,
-                _ => 1,
+            let mut slots = 31;
+            // A message that is larger by itself may be too large for the layout of many.
+            while slots > 1 && (size > BYTES || Self::layout(slots).size() > BYTES) {
+                slots /= 2;
             }
+            slots
         }
     };
 
