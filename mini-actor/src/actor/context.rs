@@ -641,13 +641,15 @@ impl<A: Actor> Context<A> {
         Task::new(QuietCheck { cell: Arc::clone(self.myself.cell()), armed })
     }
 
-    /// Looks again later.
+    /// Looks again later. If there is no place for that, the timeout ends.
     fn arm_quiet_again(&mut self, delay: Duration) {
         let Some(&Quiet { generation, place, .. }) = self.quiet() else { return };
         let check = self.quiet_check(Armed::new(generation, delay.is_zero()));
         let cell = self.myself.cell();
         let armed = cell.registry.arm_for(&cell.lineage, delay, check, place);
-        if let Some(quiet) = self.quiet_mut() {
+        if armed.is_none() {
+            self.cancel_receive_timeout();
+        } else if let Some(quiet) = self.quiet_mut() {
             quiet.armed = armed;
         }
     }

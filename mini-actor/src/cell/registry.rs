@@ -171,6 +171,7 @@ impl Registry {
     pub(crate) fn begin_close(&self) {
         // Release: see `arm_own`.
         self.closing.store(true, Ordering::Release);
+        self.tree.begin_close();
     }
 
     /// How many timers actors have started since the scheduler of a closing system stopped.

@@ -40,6 +40,10 @@ struct Living {
     retired: u64,
     /// How many actors have stopped.
     stopped: u64,
+    /// The highest number of an actor so far.
+    newest: u64,
+    /// Those that were alive when closing began, once it has.
+    before_close: Option<BeforeClose>,
     closing: bool,
     /// The owner has gone.
     disowned: bool,
@@ -64,6 +68,8 @@ impl Living {
             pinned: BTreeMap::new(),
             retired: 0,
             stopped: 0,
+            newest: 0,
+            before_close: None,
             closing: false,
             disowned: false,
         }
@@ -112,6 +118,7 @@ impl Living {
 
     fn insert(&mut self, hash: u64, actor: Arc<dyn Resident>) {
         self.alive += 1;
+        self.newest = self.newest.max(actor.id());
         let table = &mut self.actors[Self::table(hash)];
         table.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
     }
@@ -121,12 +128,23 @@ impl Living {
         let table = &mut self.actors[Self::table(hash)];
         let entry = table.find_entry(hash, |(_, actor)| actor.id() == gone.id()).ok()?;
         self.alive -= 1;
+        if let Some(before) = self.before_close.as_mut().filter(|it| gone.id() <= it.newest) {
+            before.stopped += 1;
+        }
         Some(entry.remove().0.1)
     }
 
     fn actors(&self) -> impl Iterator<Item = &Arc<dyn Resident>> {
         self.actors.iter().flatten().map(|(_, actor)| actor)
     }
+}
+
+/// The actors that were alive when closing began.
+struct BeforeClose {
+    /// The highest number of one: those that are spawned later have higher ones.
+    newest: u64,
+    /// How many of them have stopped.
+    stopped: usize,
 }
 
 /// What follows from it that an actor has left.
@@ -200,6 +218,18 @@ impl Tree {
         let mut living = self.living.lock();
         living.disowned = true;
         living.alive == 0
+    }
+
+    /// Closing begins: those that are alive now are counted when they stop.
+    pub(super) fn begin_close(&self) {
+        let mut living = self.living.lock();
+        let newest = living.newest;
+        living.before_close.get_or_insert(BeforeClose { newest, stopped: 0 });
+    }
+
+    /// How many of those that were alive when closing began have stopped.
+    pub(crate) fn stopped_since_close(&self) -> usize {
+        self.living.lock().before_close.as_ref().map_or(0, |before| before.stopped)
     }
 
     /// Accepts no more actors. Returns those without a parent, in the order in which they were

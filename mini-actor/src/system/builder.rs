@@ -322,7 +322,8 @@ impl Builder {
     /// sends end then.
     ///
     /// Close the system before its scheduler. If the scheduler goes first, the actors run on
-    /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped).
+    /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped),
+    /// and an actor that pauses before its restart is restarted then.
     /// The scheduler's `close` runs pending one-shots before their time, the actors' timers and
     /// timeouts among them, unless its close policy forbids it.
     ///

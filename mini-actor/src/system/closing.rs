@@ -248,10 +248,10 @@ impl Closing {
         };
         // Before the paths: what stops in between is then in neither.
         let metrics = self.registry.metrics();
+        report.actors_stopped = self.registry.tree.stopped_since_close();
         report.scheduler_stopped = handed_over;
         report.running = self.registry.tree.paths();
         report.threads = self.registry.dispatcher.running();
-        report.actors_stopped = before.alive.saturating_sub(metrics.alive);
         report.received = metrics.processed.saturating_sub(before.processed);
         report.undelivered = metrics.dead_letters.saturating_sub(before.dead_letters);
         report.dead_letters = metrics.dead_letters;

@@ -733,6 +733,48 @@ fn a_close_waits_for_the_one_that_sends_what_was_scheduled() {
 }
 
 #[test]
+fn a_report_counts_actors_that_have_stopped_whoever_was_spawned_while_it_closed() {
+    let (system, release) = loop {
+        let system = ActorSystem::builder("test").threads(2).build().unwrap();
+        let (release, hold) = mpsc::channel::<()>();
+        let (sender, spawned) = mpsc::channel();
+        let mut stuck = Some(move || {
+            let act = move |call: Call<()>, _: &mut Context<Script<()>>| {
+                if matches!(call, Call::Started) {
+                    let _ = hold.recv();
+                }
+            };
+            Script::new(act)
+        });
+        let act = move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+            if matches!(call, Call::Message(())) {
+                let stuck = ctx.system().spawn("stuck", stuck.take().unwrap());
+                sender.send(stuck.is_ok()).unwrap();
+            }
+        };
+        let actor = system.spawn("spawns", move || Script::new(act)).unwrap();
+        // Closing sends that, so the other one was not alive when it began.
+        let _ = system.scheduler().schedule_once(HOUR, &actor, ()).unwrap();
+        let _ = system.close_within(ms(20));
+        // Or it gave up before that was received, on a busy machine.
+        if spawned.recv_timeout(LONG).unwrap() {
+            break (system, release);
+        }
+    };
+    let (stuck, begin) = (["/stuck".into()], Instant::now());
+    let report = loop {
+        let report = system.close_within(ms(1));
+        if report.running == stuck {
+            break report;
+        }
+        assert!(begin.elapsed() < LONG, "{report}");
+    };
+    assert_eq!(report.actors_stopped, 1);
+    drop(release);
+    assert_eq!(close(&system).actors_stopped, 1);
+}
+
+#[test]
 fn a_close_with_a_longer_limit_waits_on_when_the_first_gives_up() {
     let system = Arc::new(ActorSystem::builder("test").threads(1).build().unwrap());
     let occupied = occupy_timer_thread(&system);

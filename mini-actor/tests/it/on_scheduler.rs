@@ -7,9 +7,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Event, LONG, all, close, ms, probe};
+use common::{Call, Event, LONG, Script, all, close, ms, probe};
 use lars_scheduler::{LightArrayRevolverScheduler, Task};
-use mini_actor::{Actor, ActorSystem, AskError, Context, Refusal, Reply};
+use mini_actor::supervision::{Directive, SupervisionStrategy};
+use mini_actor::{Actor, ActorSystem, AskError, Context, Props, Refusal, Reply};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -110,6 +111,34 @@ fn actors_run_on_without_timers_when_the_scheduler_goes_first() {
     drop(timers);
     actor.tell("again").unwrap();
     assert_eq!(told.recv_timeout(LONG).unwrap(), "refused");
+    close(&system);
+}
+
+#[test]
+fn an_actor_that_pauses_before_its_restart_when_the_scheduler_goes_is_restarted_then() {
+    let timers = scheduler();
+    let (sender, panics) = mpsc::channel();
+    let builder = ActorSystem::builder("test").on_scheduler(&timers);
+    let system = builder.on_panic(move |_, done| sender.send(done).unwrap()).build().unwrap();
+    let (sender, told) = mpsc::channel();
+    let props = Props::new(move || {
+        let sender = sender.clone();
+        Script::new(move |call: Call<u32>, _: &mut Context<Script<u32>>| {
+            if let Call::Message(number) = call {
+                assert!(number > 0, "expected by this test");
+                sender.send(number).unwrap();
+            }
+        })
+    });
+    let pauses = SupervisionStrategy::restart().backoff(HOUR, HOUR);
+    let actor = system.spawn_with("actor", props.supervision(pauses)).unwrap();
+    actor.tell(0).unwrap();
+    // The pause begins before anybody learns of the panic.
+    assert_eq!(panics.recv_timeout(LONG).unwrap(), Directive::Restart);
+    actor.tell(7).unwrap();
+    drop(timers.stop().wait());
+    assert_eq!(told.recv_timeout(LONG).unwrap(), 7);
+    assert_eq!(actor.metrics().restarts, 1);
     close(&system);
 }
 

@@ -935,3 +935,27 @@ fn a_receive_timeout_that_is_set_again_at_max_pending_has_the_place_of_the_one_b
     assert_eq!(told(&probe), ["quiet", "quiet"]);
     assert!(kit.panics().is_empty());
 }
+
+#[test]
+fn a_receive_timeout_that_finds_no_place_again_is_not_set_any_more() {
+    let kit = ActorSystem::builder("test")
+        .scheduler(|scheduler| scheduler.max_pending(1))
+        .build_virtual()
+        .unwrap();
+    let probe = kit.probe::<Option<Duration>>("probe");
+    let told = probe.actor().clone();
+    let script = move |call: Call<u32>, ctx: &mut Context<Script<u32>>| match call {
+        Call::Started => ctx.set_receive_timeout(SECOND).unwrap(),
+        Call::Message(_) => told.tell(ctx.receive_timeout()).unwrap(),
+        Call::Quiet => {
+            // Takes the place that the timeout has left.
+            drop(ctx.scheduler().timers().schedule_once(3600 * SECOND, || ()).unwrap());
+            told.tell(ctx.receive_timeout()).unwrap();
+        }
+        _ => {}
+    };
+    let actor = kit.spawn("actor", move || Script::new(script)).unwrap();
+    assert_eq!(probe.expect_message_within(SECOND), Some(SECOND));
+    actor.tell(7).unwrap();
+    assert_eq!(probe.expect_message(), None);
+}

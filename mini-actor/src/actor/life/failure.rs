@@ -112,7 +112,13 @@ struct Revive<M: Send + 'static> {
 }
 
 impl<M: Send + 'static> TaskBody for Revive<M> {
-    fn run(self) {
+    fn run(self) {}
+}
+
+/// Run, or dropped: a scheduler of somebody else may stop during the pause, and nothing else would
+/// end that. (After a cancel nobody waits for it.)
+impl<M: Send + 'static> Drop for Revive<M> {
+    fn drop(&mut self) {
         self.cell.send_signal(Signal::Revive(self.number));
     }
 }
