@@ -162,7 +162,7 @@ impl Plan {
     pub(super) fn of_restores(seed: u64) -> Self {
         let of = Self::of(seed);
         let restores = 1 + u32::from(seed.is_multiple_of(3));
-        Self { calls: 40, faults: Faults { restores, ..of.faults.clone() }, ..of }
+        Self { calls: 60, faults: Faults { restores, ..of.faults.clone() }, ..of }
     }
 
     /// Series whose runs fail again and again, on nodes that die.
