@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::server::{Database, PATIENCE, server};
+use super::server::{Database, PATIENCE, Server, server};
 use crate::model::{
     Act, Fence, Finish, Kept, NewTimer, NodeId, Old, OnConflict, Ran, RunOutcome, RunsSelect,
     Select, Start, States, Then, TimerId, When, Which,
@@ -363,7 +363,10 @@ const GROW: &str = "
 #[test]
 #[ignore = "needs a PostgreSQL server: bash ci/postgres.sh"]
 fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_planned() {
-    let server = server();
+    // As long as a transaction that has written is open in any database of a server, whoever reads
+    // passes dead rows again. Other tests hold such transactions. So this one has a server of its
+    // own, which ends with the process.
+    let server: &Server = Box::leak(Box::new(Server::start("")));
     let database = server.database();
     let mut rounds = Rounds::of(&database);
     let client = database.client();
